@@ -29,18 +29,24 @@ type member struct {
 	exited chan struct{} // closed when cmd was waited for
 }
 
-// jars are looked up in Debian's directory. The netty jars serve TLS.
+// jars are looked up in the directory that JarsEnv names, and else in Debian's. The netty
+// jars serve TLS. In Debian's packages zookeeper.jar names an absolute path for the rest,
+// which is why it comes last.
 var jars = []string{
-	"zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "snappy-java", "metrics-core",
+	"slf4j-api", "slf4j-simple", "snappy-java", "metrics-core",
 	"netty-handler", "netty-transport", "netty-common", "netty-buffer", "netty-codec",
 	"netty-resolver", "netty-transport-native-epoll", "netty-transport-native-unix-common",
+	"zookeeper-jute", "zookeeper",
 }
 
 const jarDir = "/usr/share/java"
 
-// ClassPath returns Debian's directory of jars and what java needs to find
-// ZooKeeper and its client there. It skips the test, or fails it in CI, if
-// something is missing.
+// JarsEnv names a directory of jars that come before Debian's, such as the lib directory
+// of a release: tests then run on that version of ZooKeeper.
+const JarsEnv = "ZOOKEEPER_JARS"
+
+// ClassPath returns what java needs to find ZooKeeper and its client. It skips the test,
+// or fails it in CI, if something is missing.
 func ClassPath(t testing.TB, more ...string) string {
 	t.Helper()
 	missing := t.Skipf
@@ -61,13 +67,28 @@ func FindClassPath(more ...string) (string, error) {
 	}
 	var paths []string
 	for _, name := range append(jars[:len(jars):len(jars)], more...) {
-		path := filepath.Join(jarDir, name+".jar")
-		if _, err := os.Stat(path); err != nil {
+		path, err := findJar(name)
+		if err != nil {
 			return "", fmt.Errorf("no ZooKeeper: %w", err)
 		}
 		paths = append(paths, path)
 	}
 	return strings.Join(paths, string(os.PathListSeparator)), nil
+}
+
+// findJar returns the path of a jar: with its version in the name, as a release has it,
+// or without, as Debian has it.
+func findJar(name string) (string, error) {
+	if dir := os.Getenv(JarsEnv); dir != "" {
+		for _, pattern := range []string{name + ".jar", name + "-[0-9]*.jar"} {
+			if found, _ := filepath.Glob(filepath.Join(dir, pattern)); len(found) > 0 {
+				return found[0], nil
+			}
+		}
+	}
+	path := filepath.Join(jarDir, name+".jar")
+	_, err := os.Stat(path)
+	return path, err
 }
 
 // start runs the process; it does not wait until it serves.
