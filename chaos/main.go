@@ -191,7 +191,8 @@ func parseSeed(text string) (uint64, error) {
 func printOutcome(w io.Writer, out *Outcome) {
 	c := out.Result.Counts
 	fmt.Fprintf(w, "%d rounds, grants %v, failures %v\n", c.Operations, c.Grants, c.Failures)
-	fmt.Fprintf(w, "%d holds lost, %d rounds of killed processes, %d releases not confirmed, %d items\n", c.Lost, c.Killed, c.Late, c.Items)
+	fmt.Fprintf(w, "%d holds lost, %d holds and places broken by operators, %d rounds of killed processes, %d releases not confirmed, %d items\n",
+		c.Lost, c.Broken, c.Killed, c.Late, c.Items)
 	fmt.Fprintf(w, "%d holds that another followed while their process did not run, %d accesses refused by the fence\n", c.Unaware, c.Refused)
 	for name, r := range out.Registers {
 		fmt.Fprintf(w, "register %s: %d writes, %d too late and refused; its unfenced twin lost %d values\n", name, r.Writes, r.Late, r.Lost)

@@ -111,6 +111,9 @@ func loops() []worker.Loop {
 		{Kind: history.Counter, Name: "visits"},
 		{Kind: history.Once, Name: "pay"},
 		{Kind: history.Shard, Name: "shards"},
+		{Kind: history.Group, Name: "team"},
+		{Kind: history.Seized, Name: "seized"},
+		{Kind: history.Operator, Name: "seized"},
 	}
 }
 
@@ -172,7 +175,8 @@ func Run(ctx context.Context, o Options) (_ *Outcome, err error) {
 	limit := worker.LimiterConfig("") // all allow the same
 	out.Result = check.Run(out.History, check.Options{
 		Limit: worker.SemaphoreLimit, TTL: o.TTL, Activity: activity,
-		Rate: float64(limit.Rate.Tokens) / limit.Rate.Per.Seconds(), Burst: float64(limit.Burst + limit.Slack),
+		StaleReads: o.Engine == "zookeeper",
+		Rate:       float64(limit.Rate.Tokens) / limit.Rate.Per.Seconds(), Burst: float64(limit.Burst + limit.Slack),
 	})
 	return out, nil
 }

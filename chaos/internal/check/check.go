@@ -4,11 +4,9 @@ package check
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/lockctl/lockctl/chaos/internal/history"
-	"github.com/lockctl/lockctl/recipes"
 )
 
 // A Violation is something that must not happen, and did.
@@ -24,6 +22,7 @@ type Counts struct {
 	Grants     map[string]int // by kind
 	Failures   map[string]int // rounds that ended without a grant, by kind
 	Lost       int            // holds that were lost
+	Broken     int            // holds and places in line that operators took away, by what was told to who had them
 	Killed     int            // holds and waits of processes that were killed
 	Unaware    int            // holds that another followed while their process did not run, and so could not know
 	Refused    int            // accesses that the fence refused
@@ -51,6 +50,10 @@ type Options struct {
 	Rate     float64       // of limiters, in tokens a second
 	Burst    float64       // of limiters, with their slack
 	Activity int           // grants of each kind before the first fault
+	// StaleReads says that reads may tell of the past while members are cut off: a leader of
+	// ZooKeeper that has not noticed yet that it is alone confirms to its clients that it is
+	// up to date.
+	StaleReads bool
 	// Patience is for how long a model may search. Defaults to a minute for each.
 	Patience time.Duration
 }
@@ -72,6 +75,9 @@ func Run(events []history.Event, o Options) Result {
 	c.limits()
 	c.counters()
 	c.onces()
+	c.groups()
+	c.asked()
+	c.seized()
 	c.own()
 	c.models()
 	c.counts.Unaware = len(c.unaware)
@@ -157,10 +163,6 @@ func (c *checker) activity() {
 	}
 }
 
-// removed is what a worker is told whose entry was removed by hand, which nobody does in
-// a run. Who takes an entry for gone that is there leaves it behind, in everybody's way.
-var removed = recipes.LostBroken.String()
-
 // own: what workers and the harness say themselves.
 func (c *checker) own() {
 	for _, e := range c.events {
@@ -171,7 +173,11 @@ func (c *checker) own() {
 			c.found("close", e.T, "%s did not close in order: %s", e.Proc, e.Err)
 		case e.What == history.Stopped && len(e.Left) > 0:
 			c.found("goroutines", e.T, "%s left %v", e.Proc, e.Left)
-		case strings.Contains(e.Err, removed):
+		case tellsOfBreak(e.Err) && c.wasBroken(e):
+			if e.What != history.Released { // it has been counted
+				c.counts.Broken++
+			}
+		case tellsOfBreak(e.Err):
 			c.found("broken", e.T, "%s %q of %s op %d: %s", e.Kind, e.Name, e.Proc, e.Op, e.Err)
 		}
 	}

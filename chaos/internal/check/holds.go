@@ -19,7 +19,7 @@ type stay struct {
 
 // lockKinds are the kinds that share a name.
 var lockKinds = [][]string{
-	{history.Mutex}, {history.Election}, {history.Writer, history.Reader}, {history.Semaphore}, {history.Shard},
+	{history.Mutex}, {history.Election}, {history.Writer, history.Reader}, {history.Semaphore}, {history.Shard}, {history.Seized},
 }
 
 // all is as many units as there are, for an exclusive hold.
@@ -152,7 +152,7 @@ func (c *checker) fence() {
 func (c *checker) expiries() {
 	for _, o := range c.ops {
 		for _, at := range c.expired[o.key.proc] {
-			end := min(o.release, o.ended)
+			end := o.known()
 			if o.granted <= at && end > at+c.opts.TTL && c.ran(o.key.proc, at+c.opts.TTL) && c.outage(o, at+c.opts.TTL) == at+c.opts.TTL && end != never {
 				c.found("expiry", at, "%v heard %v later that its session had been ended", o, end-at)
 			}

@@ -4,6 +4,7 @@ package check
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -43,8 +44,9 @@ type op struct {
 	name     string
 	n        int
 	token    uint64
-	id       string // of an item, or the key and the result of a Once
-	value    int64  // how an item was released, or what a counter was then
+	id       string   // of an item or a member, or the key and the result of a Once
+	ids      []string // the members that a group was seen to have
+	value    int64    // how an item was released, or what a counter was then
 	called   time.Duration
 	granted  time.Duration // never if it was not
 	failed   time.Duration
@@ -62,6 +64,9 @@ type opKey struct {
 	op   int64
 }
 
+// String is how workers name what they began, in results and as members.
+func (k opKey) String() string { return fmt.Sprintf("%s/%d", k.proc, k.op) }
+
 // span is a time for which a process did not run.
 type span struct{ from, to time.Duration }
 
@@ -76,7 +81,8 @@ type record struct {
 	// By process, in order: when the service was told to end its session, when that was
 	// confirmed, and when it had a new one.
 	expire, expired, renewed map[string][]time.Duration
-	faults                   []span // but for those that end a session by hand
+	faults                   []span                     // but for those that end a session by hand
+	breaking                 map[string][]history.Event // by lock: who was about to break what
 	ttl                      time.Duration
 }
 
@@ -84,7 +90,8 @@ func read(events []history.Event, ttl time.Duration) *record {
 	r := &record{
 		events: slices.Clone(events), byKey: map[opKey]*op{},
 		down: map[string][]span{}, killed: map[string]time.Duration{},
-		expire: map[string][]time.Duration{}, expired: map[string][]time.Duration{}, renewed: map[string][]time.Duration{},
+		breaking: map[string][]history.Event{},
+		expire:   map[string][]time.Duration{}, expired: map[string][]time.Duration{}, renewed: map[string][]time.Duration{},
 		ttl: ttl,
 	}
 	slices.SortStableFunc(r.events, func(a, b history.Event) int { return cmp.Compare(a.T, b.T) })
@@ -111,6 +118,8 @@ func read(events []history.Event, ttl time.Duration) *record {
 				r.faults = append(r.faults, span{from, e.T})
 				delete(begun, e.Name)
 			}
+		case history.Breaking:
+			r.breaking[e.Name] = append(r.breaking[e.Name], e)
 		case history.Woken:
 			r.woken = append(r.woken, e.T)
 		case history.Expire:
@@ -136,7 +145,7 @@ func read(events []history.Event, ttl time.Duration) *record {
 func (o *op) note(e history.Event) {
 	switch e.What {
 	case history.Granted:
-		o.granted, o.token, o.id, o.n, o.value = e.T, e.Token, e.ID, e.N, e.Value
+		o.granted, o.token, o.id, o.ids, o.n, o.value = e.T, e.Token, e.ID, e.IDs, e.N, e.Value
 	case history.Failed:
 		o.failed = e.T
 	case history.Ended:
@@ -154,10 +163,10 @@ func (o *op) note(e history.Event) {
 }
 
 // until is the end of the time for which the process took itself for the holder, and
-// had reason to: what a session has that is ended by hand is lost before its process
-// hears of it.
+// had reason to: what a session has that is ended by hand, and what an operator takes
+// away, is lost before its process hears of it.
 func (r *record) until(o *op) time.Duration {
-	end := min(o.release, o.ended)
+	end := o.known()
 	if at, ok := r.killed[o.key.proc]; ok {
 		end = min(end, at)
 	}
@@ -168,6 +177,11 @@ func (r *record) until(o *op) time.Duration {
 	}
 	if r.unheard(o) {
 		return o.granted
+	}
+	for _, b := range r.breaking[o.name] {
+		if o.isTarget(b) {
+			end = min(end, max(b.T, o.granted))
+		}
 	}
 	for _, at := range r.woken {
 		if strings.Contains(o.endErr, endedByService) && at <= o.ended && o.ended <= at+wakes {

@@ -4,7 +4,6 @@ package check
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -86,7 +85,7 @@ func (c *checker) onces() {
 	called := map[string]time.Duration{}
 	for _, o := range c.ops {
 		if o.kind == history.Once {
-			called[fmt.Sprintf("%s/%d", o.key.proc, o.key.op)] = o.called
+			called[o.key.String()] = o.called
 		}
 	}
 	for _, o := range c.ops {

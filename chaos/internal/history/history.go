@@ -49,6 +49,9 @@ const (
 	Writing What = "writing" // is about to write Value under Token
 	Wrote   What = "wrote"   // has written; or was refused, with Err
 
+	Asking   What = "asking"   // is about to ask the holder to release it
+	Breaking What = "breaking" // is about to remove the entry with Token, of the process ID
+
 	Putting What = "putting" // is about to put the item ID
 	Put     What = "put"     // has put it, or with Err perhaps
 
@@ -86,6 +89,10 @@ const (
 	Counter   = "counter"
 	Once      = "once"
 	Shard     = "shard"
+	Seized    = "seized"   // a mutex that operators ask for, and break
+	Operator  = "operator" // of such a mutex
+	Group     = "group"
+	View      = "view" // of a group: who looks at it
 	Register  = "register"
 )
 
@@ -109,6 +116,7 @@ type Event struct {
 	N     int           `json:"n,omitempty"` // permits, tokens of a limiter, what is added, or the attempt at an item
 	Value int64         `json:"value,omitempty"`
 	ID    string        `json:"id,omitempty"`
+	IDs   []string      `json:"ids,omitempty"` // the members that a group was seen to have
 	Since time.Duration `json:"since,omitempty"`
 	PID   int           `json:"pid,omitempty"`
 	Err   string        `json:"err,omitempty"`

@@ -88,6 +88,7 @@ func (p Page) counts() []Fact {
 		Fact{"rounds that gave up or were refused", fmt.Sprint(total(c.Failures))},
 		Fact{"rounds of processes that were killed", fmt.Sprint(c.Killed)},
 		Fact{"holds that were lost, and learned so", fmt.Sprint(c.Lost)},
+		Fact{"holds and places in line that operators took away", fmt.Sprint(c.Broken)},
 		Fact{"holds that another followed while their process did not run", fmt.Sprint(c.Unaware)},
 		Fact{"accesses under a stale token, refused by the fence", fmt.Sprint(c.Refused)},
 		Fact{"releases that were not confirmed, or came after a loss", fmt.Sprint(c.Late)},

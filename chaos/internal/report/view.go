@@ -107,6 +107,9 @@ func (v *view) faults() template.HTML {
 	return v.picture("faults over time", len(names)*rowHeight, b.String())
 }
 
+// shared are the kinds of which several are held at a time, or none.
+var shared = []string{history.Reader, history.Semaphore, history.Queue, history.Group}
+
 // holders has a row for each lock and worker; the more of the time the worker held it,
 // the darker. Below are the times for which workers did not run.
 func (v *view) holders() template.HTML {
@@ -126,7 +129,7 @@ func (v *view) holders() template.HTML {
 			open[k] = e
 		case history.Release, history.Ended:
 			g, ok := open[k]
-			if !ok || g.Kind == history.Reader || g.Kind == history.Semaphore || g.Kind == history.Queue {
+			if !ok || slices.Contains(shared, g.Kind) {
 				continue
 			}
 			delete(open, k)
@@ -189,7 +192,7 @@ func (v *view) waits() template.HTML {
 		case history.Called:
 			called[k] = e.T
 		case history.Granted:
-			if e.Kind != history.Queue && e.Kind != history.Shard {
+			if e.Kind != history.Queue && e.Kind != history.Shard && e.Kind != history.Operator {
 				c := v.column(e.T)
 				waits[c] = append(waits[c], e.T-called[k])
 			}

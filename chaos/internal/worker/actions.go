@@ -57,6 +57,14 @@ func (p *process) actor(ctx context.Context, l Loop, loops *sync.WaitGroup) (act
 	case history.Shard:
 		partition, err := p.client.Partition(l.Name, shards, &recipes.PartitionOptions{Settle: settle})
 		return func(ctx context.Context, o *loop) { o.join(ctx, partition) }, err
+	case history.Seized:
+		m, err := p.client.Mutex(l.Name, nil)
+		return func(ctx context.Context, o *loop) { o.endure(ctx, m) }, err
+	case history.Operator:
+		return func(ctx context.Context, o *loop) { o.operate(ctx, l.Name) }, nil
+	case history.Group:
+		g, err := p.client.Group(l.Name)
+		return func(ctx context.Context, o *loop) { o.visit(ctx, g) }, err
 	}
 	return nil, errors.New("there is no such kind of loop")
 }
