@@ -112,6 +112,7 @@ func loops() []worker.Loop {
 		{Kind: history.Once, Name: "pay"},
 		{Kind: history.Shard, Name: "shards"},
 		{Kind: history.Group, Name: "team"},
+		{Kind: history.Round, Name: "rounds"},
 		{Kind: history.Seized, Name: "seized"},
 		{Kind: history.Operator, Name: "seized"},
 	}
@@ -174,7 +175,7 @@ func Run(ctx context.Context, o Options) (_ *Outcome, err error) {
 	r.say("checking %d events", len(out.History))
 	limit := worker.LimiterConfig("") // all allow the same
 	out.Result = check.Run(out.History, check.Options{
-		Limit: worker.SemaphoreLimit, TTL: o.TTL, Activity: activity,
+		Limit: worker.SemaphoreLimit, Crew: worker.RoundSize, TTL: o.TTL, Activity: activity,
 		StaleReads: o.Engine == "zookeeper",
 		Rate:       float64(limit.Rate.Tokens) / limit.Rate.Per.Seconds(), Burst: float64(limit.Burst + limit.Slack),
 	})

@@ -46,6 +46,7 @@ type Result struct {
 // Options say what is expected of a run.
 type Options struct {
 	Limit    int           // of semaphores
+	Crew     int           // of members of a double barrier's round
 	TTL      time.Duration // of sessions
 	Rate     float64       // of limiters, in tokens a second
 	Burst    float64       // of limiters, with their slack
@@ -76,6 +77,7 @@ func Run(events []history.Event, o Options) Result {
 	c.counters()
 	c.onces()
 	c.groups()
+	c.rounds()
 	c.asked()
 	c.seized()
 	c.own()

@@ -71,7 +71,7 @@ func number(t *testing.T, text string) int {
 // found are the checks that found something, each once, in their order.
 func found(t *testing.T, text string) []string {
 	t.Helper()
-	result := check.Run(scene(t, text), check.Options{Limit: 3, TTL: 3 * time.Second, Rate: 100, Burst: 3})
+	result := check.Run(scene(t, text), check.Options{Limit: 3, Crew: 2, TTL: 3 * time.Second, Rate: 100, Burst: 3})
 	names := []string{}
 	for _, v := range result.Violations {
 		if len(names) == 0 || names[len(names)-1] != v.Check {
@@ -574,6 +574,59 @@ func TestHistories(t *testing.T) {
 			1 b.1 2 called view g
 			2 b.1 2 granted view g ids=a.1/1
 			3 a.1 1 called group g`},
+		"rounds of a double barrier": {nil, `
+			1 a.1 1 called round r
+			2 b.1 1 called round r
+			3 a.1 1 granted round r n=1
+			4 b.1 1 granted round r n=1
+			5 c.1 1 called round r
+			6 a.1 2 called round r
+			7 a.1 1 release round r
+			8 b.1 1 release round r
+			9 c.1 1 granted round r n=1
+			10 a.1 1 released round r
+			11 a.1 2 granted round r n=1
+			12 b.1 1 released round r`},
+		"a round with one member too many": {[]string{"exclusion", "round", "model"}, `
+			1 a.1 1 called round r
+			2 b.1 1 called round r
+			3 a.1 1 granted round r n=1
+			4 b.1 1 granted round r n=1
+			5 c.1 1 called round r
+			6 c.1 1 granted round r n=1
+			7 a.1 1 release round r
+			8 b.1 1 release round r
+			9 b.1 1 released round r
+			10 a.1 1 released round r
+			11 c.1 1 release round r
+			12 c.1 1 released round r`},
+		"a round with one member": {[]string{"round"}, `
+			1 a.1 1 called round r
+			3 a.1 1 granted round r n=1`},
+		"a round with one member who gave up": {nil, `
+			1 b.1 1 called round r
+			2 b.1 1 failed round r err=unavailable
+			3 a.1 1 called round r
+			4 a.1 1 granted round r n=1`},
+		"a round that ends before all have left": {[]string{"round"}, `
+			1 a.1 1 called round r
+			2 b.1 1 called round r
+			3 a.1 1 granted round r n=1
+			4 b.1 1 granted round r n=1
+			7 a.1 1 release round r
+			8 a.1 1 released round r
+			9 b.1 1 release round r
+			10 b.1 1 released round r`},
+		"a round that ends before one has left who did not run": {nil, `
+			1 a.1 1 called round r
+			2 b.1 1 called round r
+			3 a.1 1 granted round r n=1
+			4 b.1 1 granted round r n=1
+			7 a.1 1 release round r
+			8 a.1 1 released round r
+			9 b.1 0 paused since=5
+			9 b.1 1 release round r
+			10 b.1 1 released round r`},
 		"an entry that nobody has removed": {[]string{"broken"}, `
 			1 a.1 1 called mutex m
 			2 a.1 1 failed mutex m err=the_entry_was_removed_by_someone_else`},

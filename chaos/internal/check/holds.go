@@ -19,7 +19,7 @@ type stay struct {
 
 // lockKinds are the kinds that share a name.
 var lockKinds = [][]string{
-	{history.Mutex}, {history.Election}, {history.Writer, history.Reader}, {history.Semaphore}, {history.Shard}, {history.Seized},
+	{history.Mutex}, {history.Election}, {history.Writer, history.Reader}, {history.Semaphore}, {history.Shard}, {history.Seized}, {history.Round},
 }
 
 // all is as many units as there are, for an exclusive hold.
@@ -32,9 +32,15 @@ func (c *checker) units(o *op) (units, limit int) {
 		return 1, all
 	case history.Semaphore:
 		return o.n, c.opts.Limit
+	case history.Round:
+		return o.n, c.opts.Crew
 	}
 	return all, all
 }
+
+// ordered reports whether tokens grow from grant to grant. Those who hold something together
+// are told so in any order.
+func ordered(kind string) bool { return kind != history.Semaphore && kind != history.Round }
 
 // stays are the times for which the op's process held. A writer that becomes a reader
 // has two, and is neither for certain in between.
@@ -107,7 +113,7 @@ func (c *checker) enter(present []stay, s stay) []stay {
 // tokens: each exclusive grant has a larger token than all before.
 func (c *checker) tokens() {
 	for _, kinds := range lockKinds {
-		if kinds[0] == history.Semaphore {
+		if !ordered(kinds[0]) {
 			continue
 		}
 		for _, name := range c.names(kinds...) {

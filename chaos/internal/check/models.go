@@ -86,14 +86,14 @@ func (c *checker) lockHistory(ops []*op) []porcupine.Operation {
 }
 
 func (c *checker) lockModel(kind string) porcupine.Model {
-	limit := all
-	if kind == history.Semaphore {
-		limit = c.opts.Limit
+	_, limit := c.units(&op{kind: kind})
+	if kind == history.Reader || kind == history.Writer {
+		limit = all
 	}
 	return porcupine.Model{
 		Init: func() any { return lockState{} },
 		Step: func(state, input, _ any) (bool, any) {
-			return state.(lockState).step(input.(lockInput), limit, kind != history.Semaphore)
+			return state.(lockState).step(input.(lockInput), limit, ordered(kind))
 		},
 		Equal: func(a, b any) bool { return a == b },
 	}

@@ -92,7 +92,8 @@ const (
 	Seized    = "seized"   // a mutex that operators ask for, and break
 	Operator  = "operator" // of such a mutex
 	Group     = "group"
-	View      = "view" // of a group: who looks at it
+	View      = "view"  // of a group: who looks at it
+	Round     = "round" // of a double barrier
 	Register  = "register"
 )
 

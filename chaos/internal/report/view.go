@@ -108,7 +108,7 @@ func (v *view) faults() template.HTML {
 }
 
 // shared are the kinds of which several are held at a time, or none.
-var shared = []string{history.Reader, history.Semaphore, history.Queue, history.Group}
+var shared = []string{history.Reader, history.Semaphore, history.Queue, history.Group, history.Round}
 
 // holders has a row for each lock and worker; the more of the time the worker held it,
 // the darker. Below are the times for which workers did not run.

@@ -62,6 +62,9 @@ func (p *process) actor(ctx context.Context, l Loop, loops *sync.WaitGroup) (act
 		return func(ctx context.Context, o *loop) { o.endure(ctx, m) }, err
 	case history.Operator:
 		return func(ctx context.Context, o *loop) { o.operate(ctx, l.Name) }, nil
+	case history.Round:
+		b, err := p.client.DoubleBarrier(l.Name, RoundSize)
+		return func(ctx context.Context, o *loop) { o.cross(ctx, b) }, err
 	case history.Group:
 		g, err := p.client.Group(l.Name)
 		return func(ctx context.Context, o *loop) { o.visit(ctx, g) }, err

@@ -12,6 +12,24 @@ import (
 	"github.com/lockctl/lockctl/recipes"
 )
 
+// RoundSize is how many members a round of the double barriers of a run has: fewer than there
+// are workers, so that some come late.
+const RoundSize = 2
+
+// cross is a round of a member of a double barrier.
+func (l *loop) cross(ctx context.Context, b *recipes.DoubleBarrier) {
+	e, waiting, cancel := l.begin(ctx, history.Event{Kind: history.Round, Name: b.Name(), N: 1})
+	defer cancel()
+	crossing, err := b.Enter(waiting)
+	if err != nil {
+		l.failed(ctx, e, err)
+		return
+	}
+	defer l.granted(crossing.Context(), e)()
+	l.work(crossing.Context())
+	l.released(e, crossing.Leave)
+}
+
 // Members of a group come and go, and look who else is there.
 const (
 	shortestVisit = 500 * time.Millisecond
