@@ -27,6 +27,7 @@ func exampleOutcome() *Outcome {
 		at(9, "w1.1", history.Release, 5), at(10, "w1.1", history.Released, 5),
 	}
 	return &Outcome{
+		Service: "etcd 3.7.3",
 		Options: Options{Engine: "etcd", Duration: time.Minute, Seed: 7}, History: events,
 		Registers: map[string]vault.Register{"mutex/hot": {Writes: 2}},
 		Result: check.Result{

@@ -190,6 +190,7 @@ func parseSeed(text string) (uint64, error) {
 
 func printOutcome(w io.Writer, out *Outcome) {
 	c := out.Result.Counts
+	fmt.Fprintln(w, out.Service)
 	fmt.Fprintf(w, "%d rounds, grants %v, failures %v\n", c.Operations, c.Grants, c.Failures)
 	fmt.Fprintf(w, "%d holds lost, %d holds and places broken by operators, %d rounds of killed processes, %d releases not confirmed, %d items\n",
 		c.Lost, c.Broken, c.Killed, c.Late, c.Items)

@@ -134,7 +134,7 @@ func TestReport(t *testing.T) {
 	require.NoError(t, writeReport(path, exampleOutcome()))
 	page, err := os.ReadFile(path)
 	require.NoError(t, err)
-	for _, part := range []string{"1 violations", "make chaos ENGINE=etcd DURATION=1m0s SEED=7", "kill-leader", "was granted while", "mutex hot w1"} {
+	for _, part := range []string{"1 violations", "make chaos ENGINE=etcd DURATION=1m0s SEED=7", "kill-leader", "was granted while", "mutex hot w1", "etcd 3.7.3"} {
 		require.Contains(t, string(page), part)
 	}
 }

@@ -21,7 +21,7 @@ import (
 func writeReport(path string, out *Outcome) error {
 	o := out.Options
 	page := report.Page{
-		Engine: o.Engine, Seed: o.Seed, Duration: o.Duration, Result: out.Result, Left: out.Left, Facts: machine(),
+		Engine: o.Engine, Seed: o.Seed, Duration: o.Duration, Result: out.Result, Left: out.Left, Facts: append(machine(), report.Fact{Name: "servers", Value: out.Service}),
 		Command: fmt.Sprintf("make chaos ENGINE=%s DURATION=%v SEED=%d", o.Engine, o.Duration, o.Seed),
 		Events:  slices.Clone(out.History),
 	}
@@ -55,7 +55,7 @@ func machine() []report.Fact {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, dep := range info.Deps {
 			switch dep.Path {
-			case "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/client/v3", "github.com/go-zookeeper/zk", "github.com/anishathalye/porcupine":
+			case "go.etcd.io/etcd/client/v3", "github.com/go-zookeeper/zk", "github.com/anishathalye/porcupine":
 				facts = append(facts, report.Fact{Name: dep.Path, Value: dep.Version})
 			}
 		}

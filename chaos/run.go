@@ -59,6 +59,7 @@ const activity = 10
 // An Outcome is what came of a run.
 type Outcome struct {
 	Options   Options
+	Service   string // what the servers say they are
 	History   []history.Event
 	Registers map[string]vault.Register
 	Result    check.Result
@@ -192,6 +193,9 @@ func (r *run) live(ctx context.Context, out *Outcome) error {
 	if r.cluster, err = cluster.Start(ctx, cluster.Options{
 		Engine: r.options.Engine, Dir: r.options.Dir, Clients: r.options.Workers + 1, Serve: r.options.Member,
 	}); err != nil {
+		return err
+	}
+	if out.Service, err = r.cluster.Version(ctx); err != nil {
 		return err
 	}
 	var configs []worker.Config

@@ -32,6 +32,8 @@ type engine interface {
 	url(addrs []string) string
 	// state asks a member whether it serves, and leads.
 	state(ctx context.Context, i int) (leads bool, err error)
+	// version asks a member what it is.
+	version(ctx context.Context, i int) (string, error)
 	// expire ends a session as the service itself would.
 	expire(ctx context.Context, session string) error
 	// compact forgets the past.
@@ -257,6 +259,9 @@ func (c *Cluster) signal(i int, sig syscall.Signal) error {
 	}
 	return m.cmd.Process.Signal(sig)
 }
+
+// Version is what the servers say they are, such as "etcd 3.7.3".
+func (c *Cluster) Version(ctx context.Context) (string, error) { return c.engine.version(ctx, 0) }
 
 // Leader is the member that takes itself for the leader and that most agree on, or
 // an error if there is none.

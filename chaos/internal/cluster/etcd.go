@@ -127,6 +127,14 @@ func (e *etcdEngine) state(ctx context.Context, i int) (bool, error) {
 	return status.Leader == status.Header.MemberId, nil
 }
 
+func (e *etcdEngine) version(ctx context.Context, i int) (string, error) {
+	status, err := e.admin.Status(ctx, e.members[i].Listen)
+	if err != nil {
+		return "", err
+	}
+	return "etcd " + status.Version, nil
+}
+
 func (e *etcdEngine) expire(ctx context.Context, session string) error {
 	id, err := strconv.ParseInt(session, 16, 64)
 	if err != nil {

@@ -151,6 +151,19 @@ func (z *zkEngine) state(ctx context.Context, i int) (bool, error) {
 	return strings.HasPrefix(mode, "leader"), nil
 }
 
+func (z *zkEngine) version(ctx context.Context, i int) (string, error) {
+	answer, err := word(ctx, z.members[i].client, "srvr")
+	if err != nil {
+		return "", err
+	}
+	_, version, ok := strings.Cut(answer, "Zookeeper version: ")
+	if !ok {
+		return "", fmt.Errorf("it does not tell its version: %.100q", answer)
+	}
+	version, _, _ = strings.Cut(version, "-") // what follows is the build
+	return "ZooKeeper " + version, nil
+}
+
 // word sends one of ZooKeeper's four letter words.
 func word(ctx context.Context, addr, letters string) (string, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
