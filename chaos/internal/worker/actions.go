@@ -147,7 +147,18 @@ type locking func(ctx context.Context) (*recipes.Hold, error)
 
 // lock is a round with a lock, a fenced write in it if it is exclusive.
 func (l *loop) lock(ctx context.Context, kind, name string, permits int, lock locking) {
-	e, waiting, cancel := l.begin(ctx, history.Event{Kind: kind, Name: name, N: permits})
+	l.hold(ctx, history.Event{Kind: kind, Name: name, N: permits}, lock, func(hold *recipes.Hold, e history.Event) {
+		if permits == 0 && kind != history.Reader {
+			l.fencedWrite(hold.Context(), e)
+		} else {
+			l.work(hold.Context())
+		}
+	})
+}
+
+// hold is a round with a lock, and with some use of it.
+func (l *loop) hold(ctx context.Context, e history.Event, lock locking, use func(*recipes.Hold, history.Event)) {
+	e, waiting, cancel := l.begin(ctx, e)
 	defer cancel()
 	hold, err := lock(waiting)
 	if err != nil {
@@ -156,11 +167,7 @@ func (l *loop) lock(ctx context.Context, kind, name string, permits int, lock lo
 	}
 	e.Token = hold.Token()
 	defer l.granted(hold.Context(), e)()
-	if permits == 0 && kind != history.Reader {
-		l.fencedWrite(hold.Context(), e)
-	} else {
-		l.work(hold.Context())
-	}
+	use(hold, e)
 	l.released(e, hold.Unlock)
 }
 
@@ -233,27 +240,17 @@ func (l *loop) readOrWrite(ctx context.Context, m *recipes.RWMutex) {
 
 // downgrade is a round of a writer that becomes a reader.
 func (l *loop) downgrade(ctx context.Context, m *recipes.RWMutex) {
-	e, waiting, cancel := l.begin(ctx, history.Event{Kind: history.Writer, Name: m.Name()})
-	defer cancel()
-	hold, err := m.Lock(waiting)
-	if err != nil {
-		l.failed(ctx, e, err)
-		return
-	}
-	e.Token = hold.Token()
-	defer l.granted(hold.Context(), e)()
-	l.fencedWrite(hold.Context(), e)
-	changing, cancel := context.WithTimeout(hold.Context(), unlockTimeout)
-	defer cancel()
-	changed := e
-	changed.What = history.Changed
-	changed.Since = history.Now()
-	if err := m.Downgrade(changing, hold); err != nil {
-		changed.Err = err.Error()
-	}
-	l.log.Add(changed)
-	l.work(hold.Context())
-	l.released(e, hold.Unlock)
+	l.hold(ctx, history.Event{Kind: history.Writer, Name: m.Name()}, m.Lock, func(hold *recipes.Hold, e history.Event) {
+		l.fencedWrite(hold.Context(), e)
+		changing, cancel := context.WithTimeout(hold.Context(), unlockTimeout)
+		defer cancel()
+		e.What, e.Since = history.Changed, history.Now()
+		if err := m.Downgrade(changing, hold); err != nil {
+			e.Err = err.Error()
+		}
+		l.log.Add(e)
+		l.work(hold.Context())
+	})
 }
 
 // campaign is a round of a candidate.

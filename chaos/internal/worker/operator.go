@@ -23,23 +23,15 @@ const (
 // endure is a round with a lock that operators ask for and break. It gives the lock back
 // when it is asked to.
 func (l *loop) endure(ctx context.Context, m *recipes.Mutex) {
-	e, waiting, cancel := l.begin(ctx, history.Event{Kind: history.Seized, Name: m.Name()})
-	defer cancel()
-	hold, err := m.Lock(waiting)
-	if err != nil {
-		l.failed(ctx, e, err)
-		return
-	}
-	e.Token = hold.Token()
-	defer l.granted(hold.Context(), e)()
-	l.fencedWrite(hold.Context(), e)
-	working, done := context.WithTimeout(hold.Context(), time.Duration(1+l.rand.Int64N(int64(longestWork))))
-	defer done()
-	select {
-	case <-working.Done():
-	case <-hold.Asked():
-	}
-	l.released(e, hold.Unlock)
+	l.hold(ctx, history.Event{Kind: history.Seized, Name: m.Name()}, m.Lock, func(hold *recipes.Hold, e history.Event) {
+		l.fencedWrite(hold.Context(), e)
+		working, done := context.WithTimeout(hold.Context(), time.Duration(1+l.rand.Int64N(int64(longestWork))))
+		defer done()
+		select {
+		case <-working.Done():
+		case <-hold.Asked():
+		}
+	})
 }
 
 // operate is a round of an operator, who looks at a lock and then asks its holders to
