@@ -18,6 +18,7 @@ const RoundSize = 2
 
 // cross is a round of a member of a double barrier.
 func (l *loop) cross(ctx context.Context, b *recipes.DoubleBarrier) {
+	l.pause(ctx, shortestRest, longestRest)
 	e, waiting, cancel := l.begin(ctx, history.Event{Kind: history.Round, Name: b.Name(), N: 1})
 	defer cancel()
 	crossing, err := b.Enter(waiting)

@@ -11,7 +11,7 @@ import (
 	"github.com/lockctl/lockctl/recipes"
 )
 
-// A round with a value is short, and is one of few: what others do is not to be slower for it.
+// A round that is short is one of few: what others do is not to be slower for it.
 const (
 	shortestRest = 50 * time.Millisecond
 	longestRest  = 300 * time.Millisecond
