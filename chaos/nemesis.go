@@ -147,8 +147,10 @@ func (n *nemesis) recover(ctx context.Context) error {
 	if err := r.awaitService(ctx, healed); err != nil {
 		return err
 	}
-	_, err = r.renew(ctx) // the next fault is for a cluster that is whole
-	return err
+	if _, err = r.renew(ctx); err != nil { // the next fault is for a cluster that is whole
+		return err
+	}
+	return r.cluster.Tidy(ctx)
 }
 
 func (n *nemesis) pause(ctx context.Context, d time.Duration) {

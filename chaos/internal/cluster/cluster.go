@@ -38,6 +38,8 @@ type engine interface {
 	expire(ctx context.Context, session string) error
 	// compact forgets the past.
 	compact(ctx context.Context) error
+	// tidy removes what a member keeps of the past if its data takes more bytes than that.
+	tidy(ctx context.Context, i int, most int64) error
 	// left is what clients have left behind below a root.
 	left(ctx context.Context, root string) ([]string, error)
 	close() error
@@ -343,6 +345,15 @@ func (c *Cluster) Expire(ctx context.Context, session string) error {
 
 // Compact has the service forget the past. It returns ErrNotHere if it has none.
 func (c *Cluster) Compact(ctx context.Context) error { return c.engine.compact(ctx) }
+
+// Tidy has members remove what they keep of the past, where that takes much of a small disk.
+func (c *Cluster) Tidy(ctx context.Context) error {
+	var err error
+	for i := range Size {
+		err = errors.Join(err, c.engine.tidy(ctx, i, tidyFrom))
+	}
+	return err
+}
 
 // Left is what clients have left behind below the root: entries, sessions and items.
 func (c *Cluster) Left(ctx context.Context, root string) ([]string, error) {

@@ -13,6 +13,9 @@ import (
 // diskSize is the size of the disk that can be filled.
 const diskSize = "192m"
 
+// tidyFrom is from how many bytes on a member is to remove what it does not need.
+const tidyFrom = 64 << 20
+
 const ballastName = "ballast"
 
 // mountDisk makes the directory a small disk of its own. It needs root.

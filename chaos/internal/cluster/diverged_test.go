@@ -20,6 +20,7 @@ import (
 // TestDiverged has a member lose all its data and not know it: that is found, and mended,
 // while nodes come and go.
 func TestDiverged(t *testing.T) {
+	t.Parallel()
 	zkserver.ClassPath(t)                   // skips, or fails in CI, without it
 	dir, err := os.MkdirTemp("", "cluster") // a test's own directory has too long a name for sockets
 	require.NoError(t, err)

@@ -133,6 +133,7 @@ func (z *zkEngine) configure(i int, m zkMember, n *Network) error {
 func (z *zkEngine) command(i int) *exec.Cmd {
 	return exec.Command("java", "-cp", z.classPath, "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
 		"-Dzookeeper.preAllocSize=64", // kilobytes, so that a disk that is full is noticed soon
+		"-Dzookeeper.snapCount=20000", // so that there is not much between the snapshots that are kept
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true",
 		"org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(z.members[i].dir, "zoo.cfg"))
 }
@@ -181,6 +182,34 @@ func word(ctx context.Context, addr, letters string) (string, error) {
 	}
 	answer, err := io.ReadAll(conn)
 	return string(answer), err
+}
+
+// kept is how many snapshots, and what came after, a member keeps: the fewest that the
+// tool allows.
+const kept = "3"
+
+// tidy has ZooKeeper's own tool do what the servers do once an hour at the most.
+func (z *zkEngine) tidy(ctx context.Context, i int, most int64) error {
+	dir := z.members[i].dir
+	files, err := os.ReadDir(filepath.Join(dir, "version-2"))
+	if err != nil {
+		return err
+	}
+	size := int64(0)
+	for _, f := range files {
+		if info, err := f.Info(); err == nil { // else it is gone already
+			size += info.Size()
+		}
+	}
+	if size <= most {
+		return nil
+	}
+	said, err := exec.CommandContext(ctx, "java", "-cp", z.classPath, "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+		"org.apache.zookeeper.server.PurgeTxnLog", dir, "-n", kept).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("remove old snapshots of member %d: %w: %s", i+1, err, said)
+	}
+	return nil
 }
 
 func (z *zkEngine) compact(context.Context) error { return ErrNotHere }
