@@ -61,7 +61,9 @@ func (i *Item[T]) Token() uint64 { return i.hold.Token() }
 // that.
 //
 // It returns ErrLost, and changes nothing of what the next worker has, if the
-// claim was lost; the work may be done again then. When ctx ends before that is known it
+// claim was lost; the work may be done again then. So it does if the item is gone, the claim
+// was lost, and the service did not tell who has removed the item: another may have done the
+// work again. When ctx ends before that is known it
 // returns ErrUnavailable with the context's error, while it goes on in the background until the
 // service has answered or the client is closed. Other errors are ErrDenied, after
 // which it may be called again, and ErrClosed.
@@ -150,6 +152,11 @@ func (i *Item[T]) write(rec *itemRecord) error {
 	c := i.queue.client
 	err := c.insistOnItem(c.ctx, i.entry, rec)
 	switch {
+	case errors.Is(err, errItemGone):
+		if lost := i.lost(); lost != nil {
+			return fmt.Errorf("%w: %w", lost, errItemGone)
+		}
+		i.hold.letGo() // nobody else could claim it, so it was this worker who has removed it
 	case errors.Is(err, errItemChanged):
 		i.hold.letGo()
 		return &LostError{Name: i.hold.Name(), Reason: LostUnknown, Err: errItemChanged}
@@ -249,6 +256,9 @@ func (c *Client) readItem(ctx context.Context, at driver.Queue) (driver.Entry, i
 // errItemChanged says that an item is not as its worker left it.
 var errItemChanged = errors.New("the item was handed to another worker or removed")
 
+// errItemGone says that an item is not there any more, removed by this worker or by another.
+var errItemGone = errors.New("the item is gone, by whom is not known")
+
 // swapItem writes an item, or removes it if next is nil, provided that it is still
 // as old says. If the service does not answer, the outcome is unknown.
 func (c *Client) swapItem(ctx context.Context, old driver.Entry, next *itemRecord) (driver.Entry, error) {
@@ -256,7 +266,11 @@ func (c *Client) swapItem(ctx context.Context, old driver.Entry, next *itemRecor
 	if err != nil {
 		return old, err
 	}
-	return c.swapEncoded(ctx, old, next, data, false)
+	entry, err := c.swapEncoded(ctx, old, next, data, false)
+	if errors.Is(err, errItemGone) { // which is all that was wanted
+		err = nil
+	}
+	return entry, err
 }
 
 // insistOnItem is swapItem until the service answers.
@@ -279,7 +293,8 @@ func (c *Client) insistOnItem(ctx context.Context, old driver.Entry, next *itemR
 
 // swapEncoded writes an item that was encoded. A lost reply is settled: versions are never
 // used twice, so while the old one is there nothing was done, and doing it again does no
-// harm. An earlier write of the same may have been done if it is unsettled.
+// harm. An earlier write of the same may have been done if it is unsettled. A removal that
+// can't be settled is errItemGone.
 func (c *Client) swapEncoded(ctx context.Context, old driver.Entry, next *itemRecord, data []byte, unsettled bool) (driver.Entry, error) {
 	for backoff := firstPause; ; backoff = nextPause(backoff) {
 		if c.ctx.Err() != nil {
@@ -299,7 +314,9 @@ func (c *Client) swapEncoded(ctx context.Context, old driver.Entry, next *itemRe
 		switch {
 		case readErr != nil:
 			return old, fmt.Errorf("outcome unknown: %w", readErr)
-		case present.ID == "" && next == nil, present.ID != "" && next != nil && rec.Write == next.Write:
+		case present.ID == "" && next == nil:
+			return present, errItemGone
+		case present.ID != "" && next != nil && rec.Write == next.Write:
 			return present, nil
 		case present.ID == "" || present.Version != old.Version:
 			return old, errItemChanged

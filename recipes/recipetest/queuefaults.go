@@ -35,6 +35,28 @@ func testQueueAckAfterLoss(t *testing.T, w *world) {
 	require.Zero(t, length(t, qb))
 }
 
+// testQueueAckAfterAnothersAck acknowledges an item that another has acknowledged meanwhile,
+// by a request that may have been carried out or not.
+func testQueueAckAfterAnothersAck(t *testing.T, w *world) {
+	link := w.server.Link(t)
+	a, b := w.client(t, Options{Link: link, TTL: costTTL}), w.client(t, Options{})
+	qa, qb := workQueue[string](t, a, nil), workQueue[string](t, b, nil)
+	put(t, qb, "hard", nil)
+	item := take(t, qa)
+	id := a.SessionID()
+	link.StallRequests()
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, item.Ack(ctx), recipes.ErrUnavailable)
+	w.server.Expire(t, id)
+	ack(t, take(t, qb))
+	await(t, item.Context().Done(), "the claim to be lost")
+	link.Cut()
+	link.Resume()
+	require.ErrorIs(t, item.Ack(within(t)), recipes.ErrLost)
+	require.Zero(t, length(t, qb))
+}
+
 // testQueueLostReply loses the replies to every kind of call.
 func testQueueLostReply(t *testing.T, w *world) {
 	link := w.server.Link(t)

@@ -155,6 +155,7 @@ var shared = []test{
 	{"QueueDelay", testQueueDelay},
 	{"QueueWorkerDies", testQueueWorkerDies},
 	{"QueueAckAfterLoss", testQueueAckAfterLoss},
+	{"QueueAckAfterAnothersAck", testQueueAckAfterAnothersAck},
 	{"QueueDeadLetters", testQueueDeadLetters},
 	{"QueueLostReply", testQueueLostReply},
 	{"QueueSettlesInTheBackground", testQueueSettlesInTheBackground},
