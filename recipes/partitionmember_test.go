@@ -33,11 +33,11 @@ func TestPartitionAgreement(t *testing.T) {
 		waits   = "waits"   // owns nothing, for now
 		agrees  = "agrees"  // asks for shards
 		refused = "refused" // with ErrConflict
-		gone    = "gone"    // with ErrLost
+		missing = "missing" // asks the service what became of it
 	)
 	type sight struct{ line, want string }
 	for name, sights := range map[string][]sight{
-		"alone":                  {{"", waits}, {"me:8", agrees}, {"", gone}},
+		"alone":                  {{"", waits}, {"me:8", agrees}, {"", missing}, {"me:8", agrees}},
 		"not shown yet":          {{"a:16", waits}, {"a:8", waits}, {"a:8 me:8", agrees}},
 		"behind others":          {{"a:8 b:8 me:8", agrees}},
 		"behind another number":  {{"a:16 me:8", refused}},
@@ -56,15 +56,13 @@ func TestPartitionAgreement(t *testing.T) {
 			}
 			for _, s := range sights {
 				err := m.see(lineUp(t, s.line))
-				switch s.want {
-				case refused:
+				if s.want == refused {
 					require.ErrorIs(t, err, ErrConflict, s.line)
-				case gone:
-					require.ErrorIs(t, err, ErrLost, s.line)
-				default:
-					require.NoError(t, err, s.line)
-					require.Equal(t, s.want == agrees, m.agreed, s.line)
+					continue
 				}
+				require.NoError(t, err, s.line)
+				require.Equal(t, s.want == missing, m.missing, s.line)
+				require.Equal(t, s.want != waits, m.agreed, s.line)
 			}
 		})
 	}

@@ -6,14 +6,13 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"time"
 
 	"github.com/lockctl/lockctl/ratelimit"
 	"github.com/lockctl/lockctl/ratelimit/httplimit"
 	"github.com/lockctl/lockctl/recipes/memory"
 )
 
-// Each tenant may send 5 requests at once, and 100 in a minute.
+// Each tenant may send 5 requests at once, and 10 in a second.
 func ExampleNew() {
 	client, err := memory.Open(memory.NewServer(), nil) // or etcd.Dial, zk.Dial
 	if err != nil {
@@ -21,7 +20,7 @@ func ExampleNew() {
 	}
 	defer client.Close()
 	limiter, err := ratelimit.New(client, "api", &ratelimit.Options{
-		Config: ratelimit.Config{Rate: ratelimit.Rate{Tokens: 100, Per: time.Minute}, Burst: 5},
+		Config: ratelimit.Config{Rate: ratelimit.PerSecond(10), Burst: 5},
 	})
 	if err != nil {
 		log.Fatal(err)
