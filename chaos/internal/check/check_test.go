@@ -657,6 +657,39 @@ func TestActivity(t *testing.T) {
 	require.Equal(t, "activity", check.Run(nil, check.Options{}).Violations[0].Check)
 }
 
+// TestStaleReads has who looks at a group, and who asks for a lock, see the past: that is for
+// a ZooKeeper whose members are cut off.
+func TestStaleReads(t *testing.T) {
+	t.Parallel()
+	const fault = `
+		1 n 0 begin fault isolate-leader
+		9 n 0 end fault isolate-leader`
+	for name, past := range map[string]string{
+		"group": `
+			2 a.1 1 called group g
+			3 a.1 1 granted group g
+			4 b.1 2 called view g
+			5 b.1 2 granted view g
+			8 a.1 1 release group g`,
+		"asked": `
+			2 a.1 1 called seized m
+			3 a.1 1 granted seized m token=4096
+			4 c.1 1 called operator m
+			5 c.1 1 asking operator m
+			6 c.1 1 granted operator m
+			7 a.1 1 release seized m`,
+	} {
+		stale := check.Options{Limit: 1, TTL: time.Second, StaleReads: true}
+		require.Empty(t, check.Run(scene(t, past+fault), stale).Violations)
+		for _, o := range []check.Options{stale, {Limit: 1, TTL: time.Second}} {
+			found := check.Run(scene(t, past), o).Violations
+			require.Len(t, found, 1)
+			require.Equal(t, name, found[0].Check)
+		}
+		require.Len(t, check.Run(scene(t, past+fault), check.Options{Limit: 1, TTL: time.Second}).Violations, 1)
+	}
+}
+
 // TestGivenUp has a search that can't end in time.
 func TestGivenUp(t *testing.T) {
 	t.Parallel()
