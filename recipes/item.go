@@ -153,10 +153,15 @@ func (i *Item[T]) write(rec *itemRecord) error {
 	err := c.insistOnItem(c.ctx, i.entry, rec)
 	switch {
 	case errors.Is(err, errItemGone):
-		if lost := i.lost(); lost != nil {
+		// While the claim is there nobody else has had one, so it was this worker who has
+		// removed the item.
+		lost := i.lost()
+		if lost == nil {
+			lost = i.hold.session.missing(c.ctx, i.hold.Name(), i.hold.entry)
+		}
+		if i.hold.letGo(); lost != nil {
 			return fmt.Errorf("%w: %w", lost, errItemGone)
 		}
-		i.hold.letGo() // nobody else could claim it, so it was this worker who has removed it
 	case errors.Is(err, errItemChanged):
 		i.hold.letGo()
 		return &LostError{Name: i.hold.Name(), Reason: LostUnknown, Err: errItemChanged}

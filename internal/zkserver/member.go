@@ -41,8 +41,8 @@ var jars = []string{
 
 const jarDir = "/usr/share/java"
 
-// JarsEnv names a directory of jars that come before Debian's, such as the lib directory
-// of a release: tests then run on that version of ZooKeeper.
+// JarsEnv names a directory of jars that come before Debian's, by the same names: tests
+// then run on that version of ZooKeeper.
 const JarsEnv = "ZOOKEEPER_JARS"
 
 // ClassPath returns what java needs to find ZooKeeper and its client. It skips the test,
@@ -76,14 +76,11 @@ func FindClassPath(more ...string) (string, error) {
 	return strings.Join(paths, string(os.PathListSeparator)), nil
 }
 
-// findJar returns the path of a jar: with its version in the name, as a release has it,
-// or without, as Debian has it.
 func findJar(name string) (string, error) {
 	if dir := os.Getenv(JarsEnv); dir != "" {
-		for _, pattern := range []string{name + ".jar", name + "-[0-9]*.jar"} {
-			if found, _ := filepath.Glob(filepath.Join(dir, pattern)); len(found) > 0 {
-				return found[0], nil
-			}
+		path := filepath.Join(dir, name+".jar")
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
 		}
 	}
 	path := filepath.Join(jarDir, name+".jar")

@@ -81,12 +81,30 @@ func found(t *testing.T, text string) []string {
 	return names
 }
 
+// A trial is a history and the checks that find something in it.
+type trial struct {
+	want  []string
+	scene string
+}
+
+func tryAll(t *testing.T, trials map[string]trial) {
+	t.Helper()
+	for name, c := range trials {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want := c.want
+			if want == nil {
+				want = []string{}
+			}
+			require.Equal(t, want, found(t, c.scene))
+		})
+	}
+}
+
+// TestHistories has a scene a check, and is as long as there are scenes.
 func TestHistories(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		want  []string
-		scene string
-	}{
+	tryAll(t, map[string]trial{
 		"one after the other": {nil, `
 			1 a.1 1 called mutex m
 			2 a.1 1 granted mutex m token=5
@@ -435,211 +453,10 @@ func TestHistories(t *testing.T) {
 			8 a.1 1 ended mutex m err=the_service_ended_the_session
 			9 b.1 1 release mutex m
 			10 b.1 1 released mutex m`},
-		"a lock that an operator has broken": {nil, `
-			1 a.1 1 called seized m
-			2 a.1 1 granted seized m token=4096
-			3 b.1 1 called seized m
-			4 c.1 1 called operator m
-			5 c.1 1 breaking operator m token=4096 id=a.1
-			6 b.1 1 granted seized m token=8192
-			7 a.1 1 ended seized m err=the_entry_was_removed_by_someone_else
-			8 a.1 1 release seized m
-			9 a.1 1 released seized m err=the_entry_was_removed_by_someone_else
-			10 c.1 1 granted operator m token=4096`},
-		"a lock that was granted while it was broken": {nil, `
-			1 a.1 1 called seized m
-			4 c.1 1 called operator m
-			5 c.1 1 breaking operator m token=4096 id=a.1
-			6 a.1 1 granted seized m token=4096
-			7 b.1 1 called seized m
-			8 b.1 1 granted seized m token=8192
-			9 a.1 1 ended seized m err=the_entry_was_removed_by_someone_else`},
-		"a lock of which an operator has broken another hold": {[]string{"exclusion", "broken", "model"}, `
-			1 a.1 1 called seized m
-			2 a.1 1 granted seized m token=4096
-			3 b.1 1 called seized m
-			4 c.1 1 called operator m
-			5 c.1 1 breaking operator m token=12288 id=a.1
-			6 b.1 1 granted seized m token=8192
-			7 a.1 1 ended seized m err=the_entry_was_removed_by_someone_else
-			10 c.1 1 granted operator m token=12288`},
-		"a holder who did not hear that its lock was broken": {[]string{"seized"}, `
-			1 a.1 1 called seized m
-			2 a.1 1 granted seized m token=4096
-			4 c.1 1 called operator m
-			5 c.1 1 breaking operator m token=4096 id=a.1
-			10 c.1 1 granted operator m token=4096
-			3100 a.1 1 release seized m
-			3101 a.1 1 released seized m`},
-		"the same while it did not run": {nil, `
-			1 a.1 1 called seized m
-			2 a.1 1 granted seized m token=4096
-			4 c.1 1 called operator m
-			5 c.1 1 breaking operator m token=4096 id=a.1
-			10 c.1 1 granted operator m token=4096
-			3100 a.1 0 paused since=3
-			3101 a.1 1 release seized m
-			3102 a.1 1 released seized m`},
-		"a lock that could not be broken": {nil, `
-			1 a.1 1 called seized m
-			2 a.1 1 granted seized m token=4096
-			4 c.1 1 called operator m
-			5 c.1 1 breaking operator m token=4096 id=a.1
-			10 c.1 1 failed operator m err=unavailable
-			3100 a.1 1 release seized m
-			3101 a.1 1 released seized m`},
-		"a lock that was broken for the reason that its holder was told": {nil, `
-			1 a.1 1 called seized m
-			2 a.1 1 granted seized m token=4096
-			5 c.1 2 called operator m
-			6 c.1 2 breaking operator m token=4096 id=a.1
-			7 a.1 1 ended seized m err=lost:_broken_by_c:_c.1/2`},
-		"a lock that was broken for another reason": {[]string{"broken"}, `
-			1 a.1 1 called seized m
-			2 a.1 1 granted seized m token=4096
-			5 c.1 2 called operator m
-			6 c.1 2 breaking operator m token=4096 id=a.1
-			7 a.1 1 ended seized m err=lost:_broken_by_c:_c.1/3`},
-		"a place in line that was broken": {nil, `
-			1 a.1 1 called seized m
-			5 c.1 1 called operator m
-			6 c.1 1 breaking operator m token=4096 id=a.1
-			7 a.1 1 failed seized m err=the_entry_was_removed_by_someone_else`},
-		"a place in line of which another was broken": {[]string{"broken"}, `
-			1 a.1 1 called seized m
-			5 c.1 1 called operator m
-			6 c.1 1 breaking operator m token=4096 id=b.1
-			7 a.1 1 failed seized m err=the_entry_was_removed_by_someone_else`},
-		"a lock that was asked for": {nil, `
-			1 a.1 1 called seized m
-			2 a.1 1 granted seized m token=4096
-			4 c.1 1 called operator m
-			5 c.1 1 asking operator m
-			7 a.1 1 release seized m
-			8 a.1 1 released seized m
-			10 c.1 1 granted operator m`},
-		"a lock that was asked for, and not released": {[]string{"asked"}, `
-			1 a.1 1 called seized m
-			2 a.1 1 granted seized m token=4096
-			4 c.1 1 called operator m
-			5 c.1 1 asking operator m
-			10 c.1 1 granted operator m
-			11 a.1 1 release seized m
-			12 a.1 1 released seized m`},
-		"a group": {nil, `
-			1 a.1 1 called group g
-			2 a.1 1 granted group g
-			3 b.1 1 called group g
-			4 a.1 2 called view g
-			5 a.1 2 granted view g ids=a.1/1,b.1/1
-			6 b.1 1 granted group g
-			7 a.1 3 called view g
-			8 a.1 1 release group g
-			9 a.1 3 granted view g ids=b.1/1
-			10 a.1 1 released group g
-			11 b.1 2 called view g
-			12 b.1 2 granted view g ids=b.1/1`},
-		"a group that does not show a member": {[]string{"group"}, `
-			1 a.1 1 called group g
-			2 a.1 1 granted group g
-			4 b.1 2 called view g
-			5 b.1 2 granted view g
-			8 a.1 1 release group g`},
-		"a group that does not show a member who did not run": {nil, `
-			1 a.1 1 called group g
-			2 a.1 1 granted group g
-			4 b.1 2 called view g
-			5 b.1 2 granted view g
-			7 a.1 0 paused since=3
-			8 a.1 1 ended group g`},
-		"a group that shows who has left": {[]string{"group"}, `
-			1 a.1 1 called group g
-			2 a.1 1 granted group g
-			3 a.1 1 release group g
-			4 a.1 1 released group g
-			5 b.1 2 called view g
-			6 b.1 2 granted view g ids=a.1/1`},
-		"a group that shows a member that may have left": {nil, `
-			1 a.1 1 called group g
-			2 a.1 1 granted group g
-			3 a.1 1 release group g
-			4 a.1 1 released group g err=unavailable
-			5 b.1 2 called view g
-			6 b.1 2 granted view g ids=a.1/1`},
-		"a group that shows a member twice": {[]string{"group"}, `
-			1 a.1 1 called group g
-			5 b.1 2 called view g
-			6 b.1 2 granted view g ids=a.1/1,a.1/1`},
-		"a group that shows nobody": {[]string{"group"}, `
-			1 b.1 2 called view g
-			2 b.1 2 granted view g ids=a.1/1
-			3 a.1 1 called group g`},
-		"rounds of a double barrier": {nil, `
-			1 a.1 1 called round r
-			2 b.1 1 called round r
-			3 a.1 1 granted round r n=1
-			4 b.1 1 granted round r n=1
-			5 c.1 1 called round r
-			6 a.1 2 called round r
-			7 a.1 1 release round r
-			8 b.1 1 release round r
-			9 c.1 1 granted round r n=1
-			10 a.1 1 released round r
-			11 a.1 2 granted round r n=1
-			12 b.1 1 released round r`},
-		"a round with one member too many": {[]string{"exclusion", "round", "model"}, `
-			1 a.1 1 called round r
-			2 b.1 1 called round r
-			3 a.1 1 granted round r n=1
-			4 b.1 1 granted round r n=1
-			5 c.1 1 called round r
-			6 c.1 1 granted round r n=1
-			7 a.1 1 release round r
-			8 b.1 1 release round r
-			9 b.1 1 released round r
-			10 a.1 1 released round r
-			11 c.1 1 release round r
-			12 c.1 1 released round r`},
-		"a round with one member": {[]string{"round"}, `
-			1 a.1 1 called round r
-			3 a.1 1 granted round r n=1`},
-		"a round with one member who gave up": {nil, `
-			1 b.1 1 called round r
-			2 b.1 1 failed round r err=unavailable
-			3 a.1 1 called round r
-			4 a.1 1 granted round r n=1`},
-		"a round that ends before all have left": {[]string{"round"}, `
-			1 a.1 1 called round r
-			2 b.1 1 called round r
-			3 a.1 1 granted round r n=1
-			4 b.1 1 granted round r n=1
-			7 a.1 1 release round r
-			8 a.1 1 released round r
-			9 b.1 1 release round r
-			10 b.1 1 released round r`},
-		"a round that ends before one has left who did not run": {nil, `
-			1 a.1 1 called round r
-			2 b.1 1 called round r
-			3 a.1 1 granted round r n=1
-			4 b.1 1 granted round r n=1
-			7 a.1 1 release round r
-			8 a.1 1 released round r
-			9 b.1 0 paused since=5
-			9 b.1 1 release round r
-			10 b.1 1 released round r`},
 		"an entry that nobody has removed": {[]string{"broken"}, `
 			1 a.1 1 called mutex m
 			2 a.1 1 failed mutex m err=the_entry_was_removed_by_someone_else`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			want := c.want
-			if want == nil {
-				want = []string{}
-			}
-			require.Equal(t, want, found(t, c.scene))
-		})
-	}
+	})
 }
 
 func TestActivity(t *testing.T) {
@@ -655,39 +472,6 @@ func TestActivity(t *testing.T) {
 	require.Empty(t, check.Run(events, check.Options{Activity: 1}).Violations)
 	require.Equal(t, "activity", check.Run(events, check.Options{Activity: 2}).Violations[0].Check)
 	require.Equal(t, "activity", check.Run(nil, check.Options{}).Violations[0].Check)
-}
-
-// TestStaleReads has who looks at a group, and who asks for a lock, see the past: that is for
-// a ZooKeeper whose members are cut off.
-func TestStaleReads(t *testing.T) {
-	t.Parallel()
-	const fault = `
-		1 n 0 begin fault isolate-leader
-		9 n 0 end fault isolate-leader`
-	for name, past := range map[string]string{
-		"group": `
-			2 a.1 1 called group g
-			3 a.1 1 granted group g
-			4 b.1 2 called view g
-			5 b.1 2 granted view g
-			8 a.1 1 release group g`,
-		"asked": `
-			2 a.1 1 called seized m
-			3 a.1 1 granted seized m token=4096
-			4 c.1 1 called operator m
-			5 c.1 1 asking operator m
-			6 c.1 1 granted operator m
-			7 a.1 1 release seized m`,
-	} {
-		stale := check.Options{Limit: 1, TTL: time.Second, StaleReads: true}
-		require.Empty(t, check.Run(scene(t, past+fault), stale).Violations)
-		for _, o := range []check.Options{stale, {Limit: 1, TTL: time.Second}} {
-			found := check.Run(scene(t, past), o).Violations
-			require.Len(t, found, 1)
-			require.Equal(t, name, found[0].Check)
-		}
-		require.Len(t, check.Run(scene(t, past+fault), check.Options{Limit: 1, TTL: time.Second}).Violations, 1)
-	}
 }
 
 // TestGivenUp has a search that can't end in time.

@@ -107,17 +107,15 @@ func (c *checker) round(o *op, before, later []*op) {
 
 // gone is when nothing was left of the op.
 func (c *checker) gone(o *op) time.Duration {
-	switch {
-	case o.released != never && o.err == "":
+	if o.released != never && o.err == "" {
 		return o.released
-	case o.failed != never:
-		return o.failed + lingers*c.opts.TTL
 	}
+	end := min(o.failed, o.ended)
 	if at, ok := c.killed[o.key.proc]; ok {
-		return at + lingers*c.opts.TTL
+		end = min(end, at)
 	}
-	if o.ended != never {
-		return o.ended + lingers*c.opts.TTL
+	if end == never {
+		return never
 	}
-	return never
+	return end + lingers*c.opts.TTL
 }

@@ -25,17 +25,25 @@ var lockKinds = [][]string{
 // all is as many units as there are, for an exclusive hold.
 const all = 1 << 20
 
-// units is how much of its object an op takes, and of how much.
-func (c *checker) units(o *op) (units, limit int) {
+// units is how much of its object an op takes, of what limit says there is.
+func units(o *op) int {
 	switch o.kind {
 	case history.Reader:
-		return 1, all
-	case history.Semaphore:
-		return o.n, c.opts.Limit
-	case history.Round:
-		return o.n, c.opts.Crew
+		return 1
+	case history.Semaphore, history.Round:
+		return o.n
 	}
-	return all, all
+	return all
+}
+
+func (c *checker) limit(kind string) int {
+	switch kind {
+	case history.Semaphore:
+		return c.opts.Limit
+	case history.Round:
+		return c.opts.Crew
+	}
+	return all
 }
 
 // ordered reports whether tokens grow from grant to grant. Those who hold something together
@@ -45,7 +53,7 @@ func ordered(kind string) bool { return kind != history.Semaphore && kind != his
 // stays are the times for which the op's process held. A writer that becomes a reader
 // has two, and is neither for certain in between.
 func (c *checker) stays(o *op) []stay {
-	units, _ := c.units(o)
+	units := units(o)
 	end := c.until(o)
 	if o.changing >= end {
 		return []stay{{o, o.granted, end, units}}
@@ -79,7 +87,7 @@ func (c *checker) exclusion() {
 
 // enter adds a stay to those that are present when it begins.
 func (c *checker) enter(present []stay, s stay) []stay {
-	_, limit := c.units(s.op)
+	limit := c.limit(s.op.kind)
 	kept := present[:0:0]
 	sum := s.units
 	var other *op

@@ -69,7 +69,7 @@ func (c *checker) lockHistory(ops []*op) []porcupine.Operation {
 		all = append(all, porcupine.Operation{ClientId: len(all), Input: in, Call: int64(call), Return: int64(ret)})
 	}
 	for _, o := range ops {
-		units, _ := c.units(o)
+		units := units(o)
 		id := fmt.Sprintf("%s/%d", o.key.proc, o.key.op)
 		add(o.called, o.granted, lockInput{what: "acquire", id: id, units: units, token: o.token})
 		if o.changing < c.until(o) {
@@ -86,10 +86,7 @@ func (c *checker) lockHistory(ops []*op) []porcupine.Operation {
 }
 
 func (c *checker) lockModel(kind string) porcupine.Model {
-	_, limit := c.units(&op{kind: kind})
-	if kind == history.Reader || kind == history.Writer {
-		limit = all
-	}
+	limit := c.limit(kind)
 	return porcupine.Model{
 		Init: func() any { return lockState{} },
 		Step: func(state, input, _ any) (bool, any) {

@@ -21,15 +21,7 @@ import (
 // while nodes come and go.
 func TestDiverged(t *testing.T) {
 	t.Parallel()
-	zkserver.ClassPath(t)                   // skips, or fails in CI, without it
-	dir, err := os.MkdirTemp("", "cluster") // a test's own directory has too long a name for sockets
-	require.NoError(t, err)
-	defer func() { require.NoError(t, os.RemoveAll(dir)) }()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	c, err := Start(ctx, Options{Engine: "zookeeper", Dir: dir, Clients: 1})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, c.Close()) }()
+	ctx, c := startZooKeeper(t)
 	z := c.engine.(*zkEngine)
 	leader, err := c.Leader(ctx)
 	require.NoError(t, err)
@@ -83,6 +75,21 @@ func TestDiverged(t *testing.T) {
 	}
 	close(stop)
 	require.NoError(t, <-stopped)
+}
+
+// startZooKeeper has a cluster for as long as the test lasts.
+func startZooKeeper(t *testing.T) (context.Context, *Cluster) {
+	t.Helper()
+	zkserver.ClassPath(t)                   // skips, or fails in CI, without it
+	dir, err := os.MkdirTemp("", "cluster") // a test's own directory has too long a name for sockets
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	t.Cleanup(cancel)
+	c, err := Start(ctx, Options{Engine: "zookeeper", Dir: dir, Clients: 1})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return ctx, c
 }
 
 func create(conn *gozk.Conn, path string) error {

@@ -3,31 +3,18 @@
 package cluster
 
 import (
-	"context"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/lockctl/lockctl/internal/zkserver"
 )
 
 // TestTidy restarts a member of ZooKeeper again and again, which makes a snapshot each time.
 func TestTidy(t *testing.T) {
 	t.Parallel()
-	zkserver.ClassPath(t) // skips, or fails in CI, without it
-	dir, err := os.MkdirTemp("", "cluster")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, os.RemoveAll(dir)) }()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	c, err := Start(ctx, Options{Engine: "zookeeper", Dir: dir, Clients: 1})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, c.Close()) }()
+	ctx, c := startZooKeeper(t)
 	version, err := c.Version(ctx)
 	require.NoError(t, err)
 	require.True(t, strings.HasPrefix(version, "ZooKeeper 3."), version)
