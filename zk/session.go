@@ -80,7 +80,10 @@ func (s *session) Ahead(ctx context.Context, own driver.Entry) (*driver.Entry, e
 		return nil, err
 	}
 	i := find(line, own.ID)
-	if i < 0 {
+	if i < 0 { // removed by someone, or with the session, which the server may not have told yet
+		if err := s.link.sync(ctx); err != nil {
+			return nil, err
+		}
 		return nil, driver.ErrGone
 	}
 	return s.nearest(ctx, own.Queue, dir, line[:i])
