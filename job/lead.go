@@ -16,10 +16,11 @@ var errChanged = errors.New("the state of the job was changed by another")
 // A leader holds the job's lock, and runs its ticks. One goroutine does everything.
 type leader struct {
 	*runner
-	outer context.Context // of Run
-	hold  *recipes.Hold
-	known recipes.Versioned[record] // the state as it was read or written last
-	began time.Time                 // the last run, by the clock; zero if none is to be remembered
+	outer   context.Context // of Run
+	hold    *recipes.Hold
+	known   recipes.Versioned[record] // the state as it was read or written last
+	began   time.Time                 // the last run, by the clock; zero if none is to be remembered
+	decided time.Duration             // when the last step was, by the steady time of the clock
 }
 
 // lead runs ticks until the context ends, which it does with the lock, or until the
@@ -40,6 +41,7 @@ func (l *leader) lead(ctx context.Context) error {
 			return err
 		}
 		before := l.known.Value
+		l.decided = l.clock.Steady()
 		s := l.plan.step(before, l.now(), l.self())
 		if s.write == nil {
 			if l.wait(ctx, s.wait) {
@@ -196,7 +198,8 @@ func (l *leader) perform(ctx context.Context, a Attempt) (err error) {
 
 // finish records how an attempt ended, if the lock is still held.
 func (l *leader) finish(a Attempt, outcome error) error {
-	next, event := l.plan.end(l.known.Value, a, outcome, l.now())
+	ended := a.Started.Add(l.clock.Steady() - l.decided) // by the same clock, also if that was set since
+	next, event := l.plan.end(l.known.Value, a, outcome, ended)
 	if errors.Is(outcome, errUnfinished) {
 		l.began = time.Time{} // the panic is not kept waiting
 	}

@@ -54,8 +54,9 @@ type Attempt struct {
 	Token   uint64        `json:"token,string"`
 	Session string        `json:"session"`
 	By      recipes.Owner `json:"by"`
-	// Started and Ended are by the clock of its process. Ended is zero while it runs,
-	// and after it was abandoned.
+	// Started is by the clock of its process, and Ended is so much later as the work took,
+	// whatever that clock was set to meanwhile. Ended is zero while it runs, and after it
+	// was abandoned.
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended,omitzero"`
 	Outcome Outcome   `json:"outcome,omitempty"`

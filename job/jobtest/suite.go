@@ -29,6 +29,7 @@ type Limits struct {
 var tests = []suite.Test{
 	{Name: "OncePerTick", Run: testOncePerTick},
 	{Name: "Skew", Run: testSkew},
+	{Name: "ClockSetDuringWork", Run: testClockSetDuringWork},
 	{Name: "Rotate", Run: testRotate},
 	{Name: "MinHold", Run: testMinHold},
 	{Name: "AtMostOnceCrash", Run: testAtMostOnceCrash},

@@ -85,6 +85,29 @@ func testSkew(t *testing.T, w *suite.World) {
 	f.expect("a 1", "b 2", "b 3")
 }
 
+// testClockSetDuringWork has a clock set ahead while work goes on: for whoever runs the next
+// tick, the work has not gone on until then.
+func testClockSetDuringWork(t *testing.T, w *suite.World) {
+	f := newFleet(t, w)
+	o := job.Options{Rotate: true}
+	proceed := make(chan struct{})
+	a := f.start("a", o, func(context.Context, *job.Run) error {
+		<-proceed
+		return nil
+	}).holds(1)
+	b := f.start("b", o, nil).waits(2)
+	f.minutes(1)
+	a.saw(job.Started, 1)
+	a.clock.Set(24 * time.Hour)
+	f.minutes(0.25)
+	close(proceed)
+	b.holds(1)
+	s := b.state()
+	require.Equal(t, 15*time.Second, s.Last.Ended.Sub(s.Last.Started))
+	f.minutes(0.5)
+	f.expect("a 1", "b 2")
+}
+
 // testRotate has processes take turns.
 func testRotate(t *testing.T, w *suite.World) {
 	f := newFleet(t, w)
@@ -94,6 +117,7 @@ func testRotate(t *testing.T, w *suite.World) {
 	all[0].saw(job.Ended, 1)
 	f.minutes(1) // nobody else is there
 	all[0].saw(job.Ended, 2)
+	suite.Eventually(t, "a to wait for its third tick", func() bool { return f.time.Waiting() == 1 })
 	all = append(all, f.start("b", o, nil).waits(2), f.start("c", o, nil).waits(3))
 	want := []string{"a 1", "a 2"}
 	for i := range 7 {

@@ -14,6 +14,8 @@ const lookAgain = 10 * time.Second
 // A Clock tells the time of day, and wakes at it.
 type Clock interface {
 	Now() time.Time
+	// Steady is the time since some moment, and passes evenly also when the clock is set.
+	Steady() time.Duration
 	// Until returns a channel that receives when a moment has come, or earlier; of the
 	// zero moment nobody knows when. Call stop to free what that takes.
 	Until(moment time.Time) (come <-chan time.Time, stop func())
@@ -34,7 +36,12 @@ func From(ctx context.Context) Clock {
 
 type machine struct{}
 
+// began has a reading of the machine's monotonic clock.
+var began = time.Now()
+
 func (machine) Now() time.Time { return time.Now() }
+
+func (machine) Steady() time.Duration { return time.Since(began) }
 
 func (machine) Until(moment time.Time) (<-chan time.Time, func()) {
 	d := lookAgain
@@ -81,6 +88,13 @@ func (f *Fake) wake() {
 	}
 }
 
+// Waiting is how many wait for a moment.
+func (f *Fake) Waiting() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.sleepers)
+}
+
 // Clock makes a clock that is ahead of the time, or behind it.
 func (f *Fake) Clock(ahead time.Duration) *Hand { return &Hand{fake: f, ahead: ahead} }
 
@@ -103,6 +117,13 @@ func (h *Hand) Now() time.Time {
 	h.fake.mu.Lock()
 	defer h.fake.mu.Unlock()
 	return h.fake.now.Add(h.ahead)
+}
+
+// Steady implements Clock.
+func (h *Hand) Steady() time.Duration {
+	h.fake.mu.Lock()
+	defer h.fake.mu.Unlock()
+	return h.fake.now.Sub(time.Unix(0, 0))
 }
 
 // Until implements Clock.
