@@ -93,8 +93,10 @@ func (l *Latch) Left(ctx context.Context) (int, error) {
 }
 
 // Wait returns when the latch is open, and at once if it is. A latch that was
-// opened and removed, and perhaps used again, while Wait waited for it counts as
-// open. While the service can't be reached the wait goes on.
+// opened and removed, and perhaps used again, since Wait saw it counted counts as
+// open. One that nobody had counted yet is not told from the next one of its name, if
+// it is opened and removed while the service can't be reached. While it can't, the
+// wait goes on.
 //
 // It returns the context's error when that ends first, ErrConflict if others count
 // from another number, ErrDenied or ErrClosed.
