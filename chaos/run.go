@@ -49,6 +49,7 @@ const (
 	usualMargin = 10 * time.Second        // of liveness, unless the options say otherwise
 	longestHold = 1200 * time.Millisecond // unless the options say otherwise
 	handOff     = 100 * time.Millisecond  // with the usual hold
+	clockLook   = 10 * time.Second        // see package job
 	longStall   = 8                       // a stall of this part of the TTL starts the count anew
 	tooBusy     = 10 * time.Minute        // after which a machine that stalls so is given up
 )
@@ -116,6 +117,11 @@ func loops() []worker.Loop {
 		{Kind: history.Round, Name: "rounds"},
 		{Kind: history.Seized, Name: "seized"},
 		{Kind: history.Operator, Name: "seized"},
+		{Kind: history.Barrier, Name: "gate"},
+		{Kind: history.Passer, Name: "gate"},
+		{Kind: history.Latch, Name: "ready"},
+		{Kind: history.Awaiter, Name: "ready"},
+		{Kind: history.Job, Name: "nightly"},
 	}
 }
 
@@ -269,14 +275,19 @@ func (r *run) disturb(ctx context.Context, out *Outcome) error {
 	return nil
 }
 
-// bound is within what time everybody is served once faults are over: what a dead
-// process holds lasts for a fresh TTL at the most, then the queue moves on.
-func (r *run) bound() time.Duration {
+// bound is within what time a loop is served once faults are over: what a dead process
+// holds lasts for a fresh TTL at the most, then the queue moves on. A job's moves on with
+// its ticks, once its process has looked at a clock that was wrong.
+func (r *run) bound(loop string) time.Duration {
 	queue := 0
 	for _, l := range r.options.Loops {
 		queue = max(queue, r.options.Workers*max(1, l.Times))
 	}
-	return r.options.TTL + time.Duration(queue)*handOff + 2*r.options.LongFor + r.options.Margin
+	d := r.options.TTL + time.Duration(queue)*handOff + 2*r.options.LongFor + r.options.Margin
+	if strings.HasPrefix(loop, history.Job+"/") {
+		d += time.Duration(r.options.Workers)*worker.TickEvery + clockLook
+	}
+	return d
 }
 
 // awaitService waits until every loop was granted something after a moment.
@@ -292,7 +303,7 @@ func (r *run) awaitService(ctx context.Context, since time.Duration) error {
 			return ctx.Err()
 		case now-since > tooBusy:
 			return errBusy
-		case now-r.log.calm(begin) > r.bound():
+		case slices.ContainsFunc(waiting, func(l loopKey) bool { return now-r.log.calm(begin) > r.bound(l.loop) }):
 			if renewed, err := r.renew(ctx); err != nil {
 				return err
 			} else if renewed {

@@ -23,7 +23,7 @@ func (c *checker) groups() {
 			}
 		}
 		for _, look := range c.grantedOf(name, history.View) {
-			if c.opts.StaleReads && !c.calm(look.key.proc, look.called, look.granted) {
+			if c.stale(look) {
 				continue
 			}
 			c.strangers(look, members)
@@ -35,6 +35,11 @@ func (c *checker) groups() {
 			}
 		}
 	}
+}
+
+// stale reports whether what the op saw may have been the past.
+func (c *checker) stale(o *op) bool {
+	return c.opts.StaleReads && !c.calm(o.key.proc, o.called, o.granted)
 }
 
 // strangers finds who was seen and was not there.

@@ -19,7 +19,7 @@ type stay struct {
 
 // lockKinds are the kinds that share a name.
 var lockKinds = [][]string{
-	{history.Mutex}, {history.Election}, {history.Writer, history.Reader}, {history.Semaphore}, {history.Shard}, {history.Seized}, {history.Round},
+	{history.Mutex}, {history.Election}, {history.Writer, history.Reader}, {history.Semaphore}, {history.Shard}, {history.Seized}, {history.Round}, {history.Job},
 }
 
 // all is as many units as there are, for an exclusive hold.

@@ -36,7 +36,7 @@ const catchUp = 100 * time.Millisecond
 // never is later than everything.
 const never = time.Duration(math.MaxInt64)
 
-// An op is one round of a loop with a lock, a semaphore, an election or an item.
+// An op is one round of a loop with a lock, an item, a counter or anything else.
 type op struct {
 	key      opKey
 	loop     string
@@ -44,7 +44,7 @@ type op struct {
 	name     string
 	n        int
 	token    uint64
-	id       string   // of an item or a member, or the key and the result of a Once
+	id       string   // of an item or a member, what is done, a tick, or the key and the result of a Once
 	ids      []string // the members that a group was seen to have
 	value    int64    // how an item was released, or what a counter was then
 	called   time.Duration
@@ -83,6 +83,7 @@ type record struct {
 	expire, expired, renewed map[string][]time.Duration
 	faults                   []span                     // but for those that end a session by hand
 	breaking                 map[string][]history.Event // by lock: who was about to break what
+	resets                   map[string][]time.Duration // by job: when it was about to be reset
 	ttl                      time.Duration
 }
 
@@ -90,8 +91,8 @@ func read(events []history.Event, ttl time.Duration) *record {
 	r := &record{
 		events: slices.Clone(events), byKey: map[opKey]*op{},
 		down: map[string][]span{}, killed: map[string]time.Duration{},
-		breaking: map[string][]history.Event{},
-		expire:   map[string][]time.Duration{}, expired: map[string][]time.Duration{}, renewed: map[string][]time.Duration{},
+		breaking: map[string][]history.Event{}, resets: map[string][]time.Duration{},
+		expire: map[string][]time.Duration{}, expired: map[string][]time.Duration{}, renewed: map[string][]time.Duration{},
 		ttl: ttl,
 	}
 	slices.SortStableFunc(r.events, func(a, b history.Event) int { return cmp.Compare(a.T, b.T) })
@@ -100,7 +101,7 @@ func read(events []history.Event, ttl time.Duration) *record {
 		switch e.What {
 		case history.Called:
 			o := &op{
-				key: opKey{e.Proc, e.Op}, loop: e.Loop, kind: e.Kind, name: e.Name, n: e.N, called: e.T,
+				key: opKey{e.Proc, e.Op}, loop: e.Loop, kind: e.Kind, name: e.Name, n: e.N, id: e.ID, called: e.T,
 				granted: never, failed: never, ended: never, changing: never, changed: never, release: never, released: never,
 			}
 			r.ops = append(r.ops, o)
@@ -120,6 +121,8 @@ func read(events []history.Event, ttl time.Duration) *record {
 			}
 		case history.Breaking:
 			r.breaking[e.Name] = append(r.breaking[e.Name], e)
+		case history.Resetting:
+			r.resets[e.Name] = append(r.resets[e.Name], e.T)
 		case history.Woken:
 			r.woken = append(r.woken, e.T)
 		case history.Expire:

@@ -27,6 +27,15 @@ func Now() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
+// Wall is the time of day, by the same way.
+func Wall() time.Time {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_REALTIME, &ts); err != nil {
+		panic(err) // every Linux has this clock
+	}
+	return time.Unix(ts.Unix())
+}
+
 // What says what an event is about.
 type What string
 
@@ -51,6 +60,8 @@ const (
 
 	Asking   What = "asking"   // is about to ask the holder to release it
 	Breaking What = "breaking" // is about to remove the entry with Token, of the process ID
+
+	Resetting What = "resetting" // is about to reset a job, whose next tick is ID
 
 	Putting What = "putting" // is about to put the item ID
 	Put     What = "put"     // has put it, or with Err perhaps
@@ -94,7 +105,20 @@ const (
 	Group     = "group"
 	View      = "view"  // of a group: who looks at it
 	Round     = "round" // of a double barrier
+	Barrier   = "barrier"
+	Passer    = "passer" // of a barrier: who waits until it is not set
+	Latch     = "latch"
+	Awaiter   = "awaiter" // of a latch: who waits until it is open
+	Job       = "job"
 	Register  = "register"
+)
+
+// What is done to barriers and latches, as the ID of their events.
+const (
+	Set       = "set"
+	Lift      = "lift"
+	CountDown = "count down"
+	Remove    = "remove"
 )
 
 // ExpireSession is the fault by which the service ends a session that is alive.

@@ -178,8 +178,11 @@ func (v *view) spread(shares []time.Duration, from, to time.Duration) {
 	}
 }
 
-// waits has the time from the request to the grant, of exclusive locks, on a scale of
-// powers of ten: the median and the longest of each column.
+// lines are the kinds that are waited for in a line.
+var lines = []string{history.Mutex, history.Writer, history.Reader, history.Semaphore, history.Election, history.Seized}
+
+// waits has the time from the request to the grant, of what is waited for in a line, on a
+// scale of powers of ten: the median and the longest of each column.
 func (v *view) waits() template.HTML {
 	type key struct {
 		proc string
@@ -192,7 +195,7 @@ func (v *view) waits() template.HTML {
 		case history.Called:
 			called[k] = e.T
 		case history.Granted:
-			if e.Kind != history.Queue && e.Kind != history.Shard && e.Kind != history.Operator {
+			if slices.Contains(lines, e.Kind) {
 				c := v.column(e.T)
 				waits[c] = append(waits[c], e.T-called[k])
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockctl/lockctl/chaos/internal/history"
 	"github.com/lockctl/lockctl/election"
+	"github.com/lockctl/lockctl/job"
 	"github.com/lockctl/lockctl/ratelimit"
 	"github.com/lockctl/lockctl/recipes"
 )
@@ -65,6 +66,24 @@ func (p *process) actor(ctx context.Context, l Loop, loops *sync.WaitGroup) (act
 	case history.Round:
 		b, err := p.client.DoubleBarrier(l.Name, RoundSize)
 		return func(ctx context.Context, o *loop) { o.cross(ctx, b) }, err
+	case history.Barrier, history.Passer:
+		b, err := p.client.Barrier(l.Name)
+		if l.Kind == history.Passer {
+			return func(ctx context.Context, o *loop) { o.pass(ctx, b) }, err
+		}
+		return func(ctx context.Context, o *loop) { o.keepBarrier(ctx, b) }, err
+	case history.Latch, history.Awaiter:
+		latch, err := p.client.Latch(l.Name, latchCount)
+		if l.Kind == history.Awaiter {
+			return func(ctx context.Context, o *loop) { o.awaitLatch(ctx, latch) }, err
+		}
+		return func(ctx context.Context, o *loop) { o.countDown(ctx, latch) }, err
+	case history.Job:
+		j, err := job.New(p.client, l.Name, &jobOptions)
+		if err == nil {
+			loops.Go(func() { p.oversee(ctx, l.Name) })
+		}
+		return func(ctx context.Context, o *loop) { o.tick(ctx, j) }, err
 	case history.Group:
 		g, err := p.client.Group(l.Name)
 		return func(ctx context.Context, o *loop) { o.visit(ctx, g) }, err

@@ -21,15 +21,22 @@ const (
 func (l *loop) count(ctx context.Context, c *recipes.Counter) {
 	l.pause(ctx, shortestRest, longestRest)
 	n := 1 + l.rand.IntN(9)
-	e, waiting, cancel := l.begin(ctx, history.Event{Kind: history.Counter, Name: c.Name(), N: n})
+	e := history.Event{Kind: history.Counter, Name: c.Name(), N: n}
+	l.operation(ctx, e, func(ctx context.Context) (int64, error) { return c.Add(ctx, int64(n)) })
+}
+
+// operation is a round of something that is done at once, or not at all.
+func (l *loop) operation(ctx context.Context, e history.Event, do func(ctx context.Context) (value int64, err error)) (int64, bool) {
+	e, waiting, cancel := l.begin(ctx, e)
 	defer cancel()
-	value, err := c.Add(waiting, int64(n))
+	value, err := do(waiting)
 	if err != nil {
 		l.failed(ctx, e, err)
-		return
+		return 0, false
 	}
 	e.What, e.Value = history.Granted, value
 	l.log.Add(e)
+	return value, true
 }
 
 // The keys of a Once are the same for all workers at the same time, and are kept for far
