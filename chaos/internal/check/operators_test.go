@@ -28,6 +28,26 @@ func TestOperators(t *testing.T) {
 			7 b.1 1 called seized m
 			8 b.1 1 granted seized m token=8192
 			9 a.1 1 ended seized m err=the_entry_was_removed_by_someone_else`},
+		"a lock that was broken while the grant was on its way": {nil, `
+			1 a.1 1 called seized m
+			2 b.1 1 called seized m
+			4 c.1 1 called operator m
+			5 c.1 1 breaking operator m token=4096 id=a.1
+			6 c.1 1 granted operator m token=4096
+			7 b.1 1 granted seized m token=8192
+			8 a.1 1 granted seized m token=4096
+			9 a.1 1 ended seized m err=the_entry_was_removed_by_someone_else
+			10 b.1 1 release seized m`},
+		"a lock that is granted long after it was broken": {[]string{"exclusion", "tokens", "model"}, `
+			1 a.1 1 called seized m
+			2 b.1 1 called seized m
+			4 c.1 1 called operator m
+			5 c.1 1 breaking operator m token=4096 id=a.1
+			6 c.1 1 granted operator m token=4096
+			7 b.1 1 granted seized m token=8192
+			300 a.1 1 granted seized m token=4096
+			301 a.1 1 ended seized m err=the_entry_was_removed_by_someone_else
+			310 b.1 1 release seized m`},
 		"a lock of which an operator has broken another hold": {[]string{"exclusion", "broken", "model"}, `
 			1 a.1 1 called seized m
 			2 a.1 1 granted seized m token=4096

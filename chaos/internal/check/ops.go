@@ -178,7 +178,7 @@ func (r *record) until(o *op) time.Duration {
 			end = min(end, at)
 		}
 	}
-	if r.unheard(o) {
+	if r.unheard(o) || r.brokenBefore(o) {
 		return o.granted
 	}
 	for _, b := range r.breaking[o.name] {
@@ -222,6 +222,25 @@ func (r *record) unheard(o *op) bool {
 	return false
 }
 
+// brokenBefore reports whether the grant was on its way to its process when an operator
+// removed the entry. It is on its way for a moment, and for no longer than a session can
+// last if something else is wrong.
+func (r *record) brokenBefore(o *op) bool {
+	return slices.ContainsFunc(r.breaking[o.name], func(b history.Event) bool {
+		if !o.isTarget(b) || b.T >= o.granted {
+			return false
+		}
+		by := r.byKey[opKey{b.Proc, b.Op}]
+		switch {
+		case by == nil || by.granted == never: // it may be removed yet
+			return true
+		case r.calm(o.key.proc, b.T, o.granted):
+			return o.granted < by.granted+flight
+		}
+		return o.granted < by.granted+r.ttl
+	})
+}
+
 // calm reports whether nothing but the ends of sessions was wrong in a time, and for a TTL
 // before it, so that replies came soon.
 func (r *record) calm(proc string, from, to time.Duration) bool {
@@ -259,7 +278,7 @@ func (r *record) outage(o *op, end time.Duration) time.Duration {
 func (r *record) grantedOf(name string, kinds ...string) []*op {
 	var ops []*op
 	for _, o := range r.ops {
-		if o.granted != never && o.name == name && slices.Contains(kinds, o.kind) && !r.unheard(o) {
+		if o.granted != never && o.name == name && slices.Contains(kinds, o.kind) && !r.unheard(o) && !r.brokenBefore(o) {
 			ops = append(ops, o)
 		}
 	}
