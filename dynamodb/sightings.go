@@ -15,8 +15,9 @@ const (
 // changed, by the clock of this process. That is how it is known that a lease has expired:
 // DynamoDB has no clock to ask.
 type sightings struct {
-	mu  sync.Mutex
-	all map[string]sighting // by name
+	mu   sync.Mutex
+	all  map[string]sighting // by name
+	most int                 // as many as there are before those are dropped that are old
 }
 
 type sighting struct {
@@ -32,8 +33,9 @@ func (s *sightings) left(i item) time.Duration {
 	defer s.mu.Unlock()
 	before, ok := s.all[i.name]
 	if !ok || before.version != i.version || before.owner != i.owner {
-		if len(s.all) >= sightingsKept {
+		if !ok && len(s.all) >= s.most {
 			maps.DeleteFunc(s.all, func(_ string, other sighting) bool { return now.Sub(other.last) > oldSighting })
+			s.most = max(sightingsKept, 2*len(s.all))
 		}
 		before = sighting{i.owner, i.version, now, now}
 	}

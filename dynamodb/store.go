@@ -71,7 +71,7 @@ var errCondition = errors.New("the condition is not met")
 // update carries out a change and returns the item as it is then. If that is not as the
 // condition demands, it returns errCondition and the item as it was right after that, or as
 // the service told with its refusal.
-func (s *store) update(ctx context.Context, name string, c change) (item, error) {
+func (s *store) update(ctx context.Context, name string, c change, opts ...func(*dynamodb.Options)) (item, error) {
 	out, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 		TableName:                           &s.table,
 		Key:                                 attributes{attrKey: text(name)},
@@ -81,7 +81,7 @@ func (s *store) update(ctx context.Context, name string, c change) (item, error)
 		ExpressionAttributeValues:           c.values,
 		ReturnValues:                        types.ReturnValueAllNew,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-	})
+	}, opts...)
 	var refused *types.ConditionalCheckFailedException
 	switch {
 	case err == nil:
@@ -246,25 +246,24 @@ func (s *store) Renew(ctx context.Context, l driver.Lease, ttl time.Duration) er
 	return err
 }
 
-// Release implements driver.Leaser. The item stays, for its token. The AWS library repeats
-// requests whose reply was lost, so a refusal is looked at: the version tells whether it
-// was this call that has released the lock before.
+// Release implements driver.Leaser. The item stays, for its token. The AWS library does not
+// repeat the request, as it does others: whoever calls Release does, and knows then what it
+// means that the lease is gone.
 func (s *store) Release(ctx context.Context, l driver.Lease) error {
-	version := rand.Text()
-	found, err := s.update(ctx, l.Name, change{
+	_, err := s.update(ctx, l.Name, change{
 		update:    "SET " + attrReleased + " = :released, " + attrVersion + " = :version REMOVE #data",
 		condition: held,
 		names:     map[string]string{"#data": attrData},
-		values:    attributes{":owner": text(l.ID), ":released": text(released), ":version": text(version)},
-	})
-	switch {
-	case !errors.Is(err, errCondition):
-		return err
-	case found.released && found.version == version:
-		return nil
+		values:    attributes{":owner": text(l.ID), ":released": text(released), ":version": text(rand.Text())},
+	}, once)
+	if errors.Is(err, errCondition) {
+		return driver.ErrGone
 	}
-	return driver.ErrGone
+	return err
 }
+
+// once has the AWS library send a request once.
+func once(o *dynamodb.Options) { o.RetryMaxAttempts = 1 }
 
 // List implements driver.Leaser.
 func (s *store) List(ctx context.Context, scope driver.Scope) ([]driver.Lease, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -50,12 +49,16 @@ type rounds struct {
 	Quit    []string `json:"quit,omitempty"`    // entries that don't count any more
 }
 
+// maxMembers is as many as a round can have: their entries' names, and those of who gave
+// up, are one value of the service.
+const maxMembers = 2000
+
 // DoubleBarrier makes a double barrier called name for count members, by the rules
 // of Client.Mutex. It sends nothing. It returns ErrInvalid if the name is unfit or
-// count is less than 1.
+// count is not 1 to 2000.
 func (c *Client) DoubleBarrier(name string, count int) (*DoubleBarrier, error) {
-	if count < 1 || count > math.MaxInt16 {
-		return nil, &InvalidError{Field: "count", Problem: fmt.Sprintf("is %d, not between 1 and %d", count, math.MaxInt16)}
+	if count < 1 || count > maxMembers {
+		return nil, &InvalidError{Field: "count", Problem: fmt.Sprintf("is %d, not between 1 and %d", count, maxMembers)}
 	}
 	l, err := c.lockable(name, nil)
 	if err != nil {
@@ -129,8 +132,8 @@ func (b *DoubleBarrier) agree(ctx context.Context) error {
 			return b.check(stored.Value)
 		}
 		_, err = b.rounds.CompareAndSwap(ctx, 0, rounds{Count: b.count})
-		if !errors.Is(err, ErrConflict) { // nobody else was first
-			return err
+		if !errors.Is(err, ErrConflict) && (!errors.Is(err, errUnsettled) || ctx.Err() != nil) {
+			return err // nobody else was first
 		}
 	}
 }
@@ -210,17 +213,17 @@ func (e *entrant) withdraw(ctx context.Context) (bool, error) {
 	b, id := e.barrier, e.seat.own.ID
 	ctx, cancel := context.WithTimeout(ctx, b.client.opts.CloseTimeout)
 	defer cancel()
-	entries, err := b.entries(ctx)
-	var state Versioned[rounds]
-	if err == nil {
-		state, err = b.rounds.Update(ctx, func(r rounds) (rounds, error) {
-			if slices.Contains(r.Members, id) {
-				return r, errOpen
-			}
-			r.Quit = append(r.line(entries).quit, id)
-			return r, nil
-		})
-	}
+	state, err := b.rounds.Update(ctx, func(r rounds) (rounds, error) {
+		if slices.Contains(r.Members, id) {
+			return r, errOpen
+		}
+		entries, err := b.entries(ctx) // after the state: who quit and is not there now has left
+		if err != nil {
+			return r, err
+		}
+		r.Quit = append(r.line(entries).quit, id)
+		return r, nil
+	})
 	switch {
 	case errors.Is(err, errOpen):
 		e.members = state.Value.Members

@@ -155,10 +155,7 @@ func (i *Item[T]) write(rec *itemRecord) error {
 	case errors.Is(err, errItemGone):
 		// While the claim is there nobody else has had one, so it was this worker who has
 		// removed the item.
-		lost := i.lost()
-		if lost == nil {
-			lost = i.hold.session.missing(c.ctx, i.hold.Name(), i.hold.entry)
-		}
+		lost := i.claimLost()
 		if i.hold.letGo(); lost != nil {
 			return fmt.Errorf("%w: %w", lost, errItemGone)
 		}
@@ -173,6 +170,23 @@ func (i *Item[T]) write(rec *itemRecord) error {
 		_ = i.hold.Unlock(c.ctx) // a claim that is lost is gone too
 	}
 	return nil
+}
+
+// claimLost asks the service whether the claim was lost, until it tells or the session has
+// ended.
+func (i *Item[T]) claimLost() error {
+	s := i.hold.session
+	for backoff := firstPause; ; backoff = nextPause(backoff) {
+		if err := i.lost(); err != nil {
+			return err
+		}
+		if known, why := s.missing(s.ctx, i.hold.Name(), i.hold.entry); why != nil {
+			return why
+		} else if known {
+			return i.lost()
+		}
+		pause(s.ctx, jitter(backoff))
+	}
 }
 
 // lost is why the claim was lost, or nil.
@@ -201,7 +215,12 @@ type itemRecord struct {
 
 // encode gives the record a new Write. Of nil, which stands for no item, there is nothing
 // to store.
-func (r *itemRecord) encode() ([]byte, error) {
+func (r *itemRecord) encode() ([]byte, error) { return r.encodeIn(maxValue + itemRoom) }
+
+// itemRoom is what an item that was put can grow by, for what is stored with it later.
+const itemRoom = 4 << 10
+
+func (r *itemRecord) encodeIn(most int) ([]byte, error) {
 	if r == nil {
 		return nil, nil
 	}
@@ -210,8 +229,8 @@ func (r *itemRecord) encode() ([]byte, error) {
 	if err != nil {
 		return nil, &InvalidError{Field: "value", Problem: "can't be stored as JSON: " + err.Error()}
 	}
-	if len(data) > maxValue {
-		return nil, &InvalidError{Field: "value", Problem: fmt.Sprintf("is %d bytes as JSON, more than %d", len(data), maxValue)}
+	if len(data) > most {
+		return nil, &InvalidError{Field: "value", Problem: fmt.Sprintf("is %d bytes as JSON, more than %d", len(data), most)}
 	}
 	return data, nil
 }

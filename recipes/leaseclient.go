@@ -82,8 +82,8 @@ type leaseCore struct {
 	client *Client // over the leases as if they were entries: for reading, goroutines and options
 
 	mu       sync.Mutex
-	sessions map[*session]struct{}    // of the leases that are held
-	freed    map[string]chan struct{} // by name, for those who wait: closed when this client releases it
+	sessions map[*session]struct{} // of the leases that are held
+	freed    map[string]*freed     // by name, for those who wait
 
 	closeOnce sync.Once
 	closeErr  error
@@ -94,13 +94,15 @@ func newLeaseCore(leaser driver.Leaser, opts *LeaseOptions) (*leaseCore, error) 
 	if err != nil {
 		return nil, err
 	}
-	client, err := NewClient(&leaseStore{leaser, o.Poll}, &o.Client)
+	store := &leaseStore{leaser: leaser, poll: o.Poll}
+	client, err := NewClient(store, &o.Client)
 	if err != nil {
 		return nil, err
 	}
+	store.timeout = client.opts.ConnectTimeout
 	return &leaseCore{
 		leaser: leaser, ttl: o.TTL, poll: o.Poll, client: client,
-		sessions: map[*session]struct{}{}, freed: map[string]chan struct{}{},
+		sessions: map[*session]struct{}{}, freed: map[string]*freed{},
 	}, nil
 }
 
@@ -195,23 +197,46 @@ func (c *leaseCore) close() error {
 	return errors.Join(err, c.client.Close())
 }
 
-// await returns a channel that is closed when this client releases the name.
+// freed is what goroutines of this client wait for beside each other.
+type freed struct {
+	waiting int           // so many calls
+	now     chan struct{} // closed when this client releases the name
+}
+
+// expect notes that a call waits for the name, until it calls done.
+func (c *leaseCore) expect(name string) (done func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.freed[name]
+	if f == nil {
+		f = &freed{now: make(chan struct{})}
+		c.freed[name] = f
+	}
+	f.waiting++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if f.waiting--; f.waiting == 0 {
+			delete(c.freed, name)
+		}
+	}
+}
+
+// await returns a channel that is closed when this client releases a name that is waited
+// for.
 func (c *leaseCore) await(name string) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.freed[name] == nil {
-		c.freed[name] = make(chan struct{})
-	}
-	return c.freed[name]
+	return c.freed[name].now
 }
 
 // free wakes those of this client who wait for the name.
 func (c *leaseCore) free(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if freed := c.freed[name]; freed != nil {
-		close(freed)
-		delete(c.freed, name)
+	if f := c.freed[name]; f != nil {
+		close(f.now)
+		f.now = make(chan struct{})
 	}
 }
 

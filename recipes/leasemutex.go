@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockctl/lockctl/recipes/driver"
@@ -31,7 +32,8 @@ type LeaseMutex struct {
 	lockable
 	core *leaseCore
 	note template
-	line chan struct{} // has a value while a goroutine asks the store: the others wait for it
+	line chan struct{}                // has a value while a goroutine asks the store: the others wait for it
+	seen atomic.Pointer[driver.Lease] // who has it, as that goroutine was told last; nil if it is not known
 }
 
 // Mutex makes a lock called name, by the rules of Client.Mutex. A nil opts means all
@@ -71,17 +73,22 @@ func (m *LeaseMutex) Lock(ctx context.Context) (*Hold, error) {
 	}
 	select {
 	case m.line <- struct{}{}:
-		defer func() { <-m.line }()
+		defer func() {
+			m.seen.Store(nil)
+			<-m.line
+		}()
 	case <-ctx.Done():
-		return nil, m.inWay(nil, ctx.Err())
+		return nil, (&leaseWait{mutex: m, holder: m.seen.Load()}).gaveUp(ctx)
 	case <-m.client.ctx.Done():
 		return nil, ErrClosed
 	}
+	defer m.core.expect(m.name)()
 	w := &leaseWait{mutex: m, want: m.lease()}
 	defer w.end()
 	for {
 		freed := m.core.await(m.name)
 		hold, err := w.attempt(ctx)
+		m.seen.Store(w.holder)
 		if hold != nil || err != nil {
 			return hold, err
 		}
@@ -136,15 +143,16 @@ func (m *LeaseMutex) inWay(holder *driver.Lease, cause error) error {
 
 // A leaseWait is one call that wants a lease, under one ID.
 type leaseWait struct {
-	mutex     *LeaseMutex
-	want      driver.Lease
-	unsettled bool          // a request without a reply may have taken the lease, or may take it yet
-	holder    *driver.Lease // who had it at the last attempt
-	err       error         // why the last attempt told nothing
-	pause     time.Duration
+	mutex  *LeaseMutex
+	want   driver.Lease
+	undo   chan bool     // tells who is there to undo it whether that is to be done; nil while nothing is unsettled
+	holder *driver.Lease // who had it at the last attempt
+	err    error         // why the last attempt told nothing
+	pause  time.Duration
 
-	watch   <-chan struct{} // of releases; nil while there is none
-	unwatch func()          // nil before there was one
+	watching chan (<-chan struct{}) // has the watch once it has begun
+	watch    <-chan struct{}        // of releases; nil while there is none
+	unwatch  func()                 // nil before there was one
 }
 
 // end undoes what is unsettled.
@@ -152,27 +160,57 @@ func (w *leaseWait) end() {
 	if w.unwatch != nil {
 		w.unwatch()
 	}
-	if w.unsettled {
-		w.undo()
+	w.settled(true)
+}
+
+// unsettled notes that a request without a reply may have taken the lease, or may take it
+// yet. From then on there is a goroutine to undo that, which Close waits for.
+func (w *leaseWait) unsettled() {
+	if w.undo != nil {
+		return
+	}
+	core, want, undo := w.mutex.core, w.want, make(chan bool, 1)
+	if core.client.start(func() {
+		if <-undo {
+			core.takeBack(want)
+		}
+	}) {
+		w.undo = undo
 	}
 }
 
-// undo releases the lease in the background, until the store confirms or the lease has
-// expired.
-func (w *leaseWait) undo() {
-	c, want := w.mutex.core, w.want
+// settled ends that, and says whether it is to be undone.
+func (w *leaseWait) settled(undo bool) {
+	if w.undo != nil {
+		w.undo <- undo
+		w.undo = nil
+	}
+}
+
+// takeBack releases a lease that was perhaps granted, until the store confirms or the lease
+// has expired; once the client is closed, one more time. It is called in a goroutine of
+// the client.
+func (c *leaseCore) takeBack(want driver.Lease) {
 	expired := time.Now().Add(c.ttl)
-	c.client.start(func() {
-		for backoff := firstPause; time.Now().Before(expired); backoff = nextPause(backoff) {
-			ctx, cancel := context.WithTimeout(c.client.ctx, c.client.opts.ConnectTimeout)
-			err := c.leaser.Release(ctx, want)
-			cancel()
-			if err == nil || permanent(err) && !errors.Is(err, driver.ErrGone) || c.client.ctx.Err() != nil {
-				return
-			}
-			pause(c.client.ctx, jitter(backoff)) // also if it is gone: the request may be on its way
+	for backoff := firstPause; time.Now().Before(expired); backoff = nextPause(backoff) {
+		open := c.client.ctx
+		closing := open.Err() != nil
+		if closing {
+			open = context.Background()
 		}
-	})
+		ctx, cancel := context.WithTimeout(open, c.client.opts.CloseTimeout)
+		err := c.leaser.Release(ctx, want)
+		cancel()
+		if err == nil || permanent(err) && !errors.Is(err, driver.ErrGone) || closing {
+			return
+		}
+		pause(c.client.ctx, jitter(backoff)) // also if it is gone: the request may be on its way
+	}
+}
+
+// unknown reports whether the request that failed may have been carried out.
+func unknown(err error) bool {
+	return err != nil && !permanent(err) && !errors.Is(err, driver.ErrTaken)
 }
 
 // attempt asks for the lease once. It returns neither hold nor error if another has it,
@@ -183,18 +221,21 @@ func (w *leaseWait) attempt(ctx context.Context) (*Hold, error) {
 		lease   driver.Lease
 		err     error
 	}
-	c := w.mutex.core
+	c, want := w.mutex.core, w.want
 	done := make(chan outcome, 1)
 	start := time.Now()
 	asking, cancel := context.WithTimeout(c.client.ctx, min(c.client.opts.ConnectTimeout, c.ttl/renewPart))
 	if !c.client.start(func() {
 		defer cancel()
-		lease, err := c.leaser.Acquire(asking, w.want, c.ttl)
+		lease, err := c.leaser.Acquire(asking, want, c.ttl)
 		o := outcome{lease: lease, err: err}
 		if err == nil {
 			o.session = c.begin(lease, start)
 		}
 		done <- o
+		if unknown(err) && c.client.ctx.Err() != nil {
+			c.takeBack(want)
+		}
 	}) {
 		cancel()
 		return nil, ErrClosed
@@ -202,18 +243,19 @@ func (w *leaseWait) attempt(ctx context.Context) (*Hold, error) {
 	select {
 	case o := <-done:
 		if o.err == nil {
-			w.unsettled = false
+			w.settled(false)
 			return w.grant(ctx, o.session, o.lease, start)
 		}
 		return nil, w.settle(o.lease, o.err)
 	case <-ctx.Done():
 		cancel()
-		w.unsettled = false
+		before := w.undo != nil
+		w.settled(false)
 		c.client.start(func() { // if the client is closed, that ends the session
 			if o := <-done; o.session != nil {
 				o.session.lose(&LostError{Reason: LostClosed})
-			} else if !permanent(o.err) && !errors.Is(o.err, driver.ErrTaken) {
-				w.undo()
+			} else if before || unknown(o.err) {
+				c.takeBack(want)
 			}
 		})
 		return nil, w.gaveUp(ctx)
@@ -233,7 +275,8 @@ func (w *leaseWait) settle(holder driver.Lease, err error) error {
 	case permanent(err):
 		return fmt.Errorf("lock %q: %w", w.mutex.name, fault(err))
 	}
-	w.unsettled, w.err = true, err
+	w.err = err
+	w.unsettled()
 	return nil
 }
 
@@ -251,6 +294,7 @@ func (w *leaseWait) grant(ctx context.Context, s *session, lease driver.Lease, s
 			return nil, err
 		}
 		w.err = fmt.Errorf("the reply took %v, too long for a lease of %v", now.Sub(start), m.core.ttl)
+		w.want = m.lease() // that session releases what it had
 		return nil, nil
 	}
 	return h, nil
@@ -270,9 +314,7 @@ func (w *leaseWait) gaveUp(ctx context.Context) error {
 // wait returns when it is time for another attempt.
 func (w *leaseWait) wait(ctx context.Context, freed <-chan struct{}) {
 	c := w.mutex.core
-	if w.listen(ctx) {
-		return // what happened before the watch began is not known
-	}
+	w.listen(ctx)
 	w.pause = min(max(2*w.pause, c.poll/firstPollPart), c.poll)
 	pause := jitter(w.pause)
 	if w.watch != nil {
@@ -286,6 +328,7 @@ func (w *leaseWait) wait(ctx context.Context, freed <-chan struct{}) {
 	select {
 	case <-timer.C:
 	case <-freed:
+	case w.watch = <-w.watching: // what happened before it began is not known
 	case _, ok := <-w.watch:
 		if !ok {
 			w.watch = nil
@@ -300,12 +343,13 @@ const (
 	expiryPause   = 5 * time.Millisecond // after an expiry, so that it is over by the store's clock
 )
 
-// listen begins to watch for releases, once. It reports true if it did so just now.
-func (w *leaseWait) listen(ctx context.Context) bool {
-	c := w.mutex.core
+// listen begins to watch for releases, once, in the background: until then the store is
+// asked from time to time, which does as well, if later.
+func (w *leaseWait) listen(ctx context.Context) {
+	c, name := w.mutex.core, w.mutex.name
 	watcher, ok := c.leaser.(driver.ReleaseWatcher)
 	if !ok || w.unwatch != nil {
-		return false
+		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(c.client.ctx, cancel)
@@ -313,11 +357,12 @@ func (w *leaseWait) listen(ctx context.Context) bool {
 		stop()
 		cancel()
 	}
-	late := time.AfterFunc(c.client.opts.ConnectTimeout, cancel)
-	watch, err := watcher.Releases(ctx, w.mutex.name)
-	if !late.Stop() || err != nil {
-		return false // asking from time to time does as well, if later
-	}
-	w.watch = watch
-	return true
+	watching := make(chan (<-chan struct{}), 1)
+	w.watching = watching
+	c.client.start(func() {
+		late := time.AfterFunc(c.client.opts.ConnectTimeout, cancel)
+		if watch, err := watcher.Releases(ctx, name); late.Stop() && err == nil {
+			watching <- watch
+		}
+	})
 }

@@ -106,8 +106,9 @@ func (s *leaseSession) Await(context.Context, driver.Entry) error { return errNo
 
 // A leaseStore shows leases as the entries of queues, for reading.
 type leaseStore struct {
-	leaser driver.Leaser
-	poll   time.Duration
+	leaser  driver.Leaser
+	poll    time.Duration
+	timeout time.Duration // of each request
 }
 
 func (s *leaseStore) Engine() string { return s.leaser.Engine() }
@@ -147,7 +148,7 @@ func (s *leaseStore) Watch(ctx context.Context, scope driver.Scope, sink func(dr
 	var known map[string]driver.Entry // by name; nil before the first list
 	lost := false
 	for {
-		attempt, cancel := context.WithTimeout(ctx, max(s.poll, time.Second))
+		attempt, cancel := context.WithTimeout(ctx, max(s.poll, s.timeout))
 		entries, err := s.List(attempt, scope)
 		cancel()
 		switch {

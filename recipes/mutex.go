@@ -192,8 +192,7 @@ func (l *lockable) trySeat(ctx context.Context, note template, shared bool) (*se
 	}
 	switch {
 	case err != nil:
-		st.abandon()
-		return nil, fmt.Errorf("lock %q: %w", l.name, fault(err))
+		return nil, st.unseen(ctx, err)
 	case st.ahead != nil:
 		st.abandon()
 		return nil, st.held(nil)

@@ -181,12 +181,16 @@ func (o *Once[T]) record(ctx context.Context, key string, result T) (T, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.client.opts.CloseTimeout)
 	defer cancel()
-	all, err := o.results.Update(ctx, func(all []onceResult) ([]onceResult, error) {
+	add := func(all []onceResult) ([]onceResult, error) {
 		if slices.ContainsFunc(all, func(r onceResult) bool { return r.Key == key }) {
 			return all, errOpen
 		}
 		return o.trim(append(all, onceResult{key, value})), nil
-	})
+	}
+	all, err := o.results.Update(ctx, add)
+	for errors.Is(err, errUnsettled) && ctx.Err() == nil {
+		all, err = o.results.Update(ctx, add) // which finds it, if it was done
+	}
 	if errors.Is(err, errOpen) {
 		kept, _, err := o.find(all.Value, key)
 		return kept, err

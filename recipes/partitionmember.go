@@ -158,7 +158,8 @@ func (m *partitionMember) lookFor(ctx context.Context) error {
 	hold := m.membership.hold
 	ctx, cancel := context.WithTimeout(ctx, hold.session.drv.TTL()/renewPart)
 	defer cancel()
-	return hold.session.missing(ctx, m.partition.name, hold.entry)
+	_, why := hold.session.missing(ctx, m.partition.name, hold.entry)
+	return why
 }
 
 // see finds out which shards are assigned to the member.

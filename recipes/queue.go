@@ -152,7 +152,7 @@ func (q *Queue[T]) Put(ctx context.Context, value T, opts *PutOptions) (id strin
 	if opts.Delay > 0 {
 		rec.Due = now.Add(opts.Delay)
 	}
-	encoded, err := rec.encode()
+	encoded, err := rec.encodeIn(maxValue)
 	if err != nil {
 		return "", err
 	}

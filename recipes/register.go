@@ -229,7 +229,8 @@ func (r *Register[T]) decode(entry driver.Entry) (envelope, Versioned[T], error)
 }
 
 // write swaps the value and settles a lost reply: if the stored value has the ID
-// of this write it was done, if it is still the old one the write is repeated.
+// of this write it was done, if it is still the old one the write is repeated. That
+// there is still no value does not say that: another can have removed this one.
 func (r *Register[T]) write(ctx context.Context, old driver.Entry, value T) (driver.Entry, Versioned[T], error) {
 	var none Versioned[T]
 	env, data, err := r.encode(value)
@@ -255,15 +256,20 @@ func (r *Register[T]) write(ctx context.Context, old driver.Entry, value T) (dri
 		present, stored, now, readErr := r.read(ctx)
 		switch {
 		case readErr != nil:
-			return old, none, fmt.Errorf("register %q: write: outcome unknown: %w", r.name, fault(err))
+			return old, none, fmt.Errorf("register %q: write: %w: %w", r.name, errUnsettled, fault(err))
 		case stored.ID == env.ID:
 			return present, now, nil
+		case old.ID == "" && present.ID == "":
+			return old, none, fmt.Errorf("register %q: write: %w, there is no value: %w", r.name, errUnsettled, fault(err))
 		case !bytes.Equal(present.Value, old.Value) || present.Revision != old.Revision:
-			return old, now, fmt.Errorf("register %q: write: outcome unknown, others have written since: %w", r.name, fault(err))
+			return old, now, fmt.Errorf("register %q: write: %w, others have written since: %w", r.name, errUnsettled, fault(err))
 		}
 		pause(ctx, jitter(backoff))
 	}
 }
+
+// errUnsettled says that a write may have been done, or not.
+var errUnsettled = errors.New("outcome unknown")
 
 // instead is what an engine says is there instead of what was expected, if it does.
 func (r *Register[T]) instead(entry driver.Entry) (now Versioned[T], known bool) {

@@ -2,6 +2,7 @@ package recipes
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -28,6 +29,7 @@ type relay struct {
 	mu      sync.Mutex
 	busy    bool      // someone holds the lock, or stands in the queue
 	holder  *Hold     // who holds it, if someone does
+	seated  bool      // the service has confirmed the place of who stands in the queue
 	runners []*runner // who lines up, in order
 
 	keeps bool        // nobody holds the lock, but it is kept for whoever comes
@@ -62,7 +64,7 @@ func (r *relay) run(ctx context.Context) (*Hold, error) {
 	case b = <-run.baton:
 	case <-ctx.Done():
 		if r.quit(run) {
-			return nil, r.held(ctx.Err())
+			return nil, r.lateError(ctx.Err())
 		}
 		b = <-run.baton // it has been sent
 	case <-r.lock.client.ctx.Done():
@@ -129,15 +131,17 @@ func (r *relay) quit(run *runner) bool {
 	return i >= 0
 }
 
-// held is the error of a goroutine that lined up for too long.
-func (r *relay) held(cause error) error {
-	err := &HeldError{Name: r.lock.name, Err: cause}
+// lateError is the error of a goroutine that lined up for too long.
+func (r *relay) lateError(cause error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.holder != nil {
-		err.Holder, err.Since = r.lock.owner, r.holder.granted
+	switch {
+	case r.holder != nil:
+		return &HeldError{Name: r.lock.name, Holder: r.lock.owner, Since: r.holder.granted, Err: cause}
+	case r.seated:
+		return &HeldError{Name: r.lock.name, Err: cause}
 	}
-	return err
+	return fmt.Errorf("lock %q: %w: no place in the queue was confirmed: %w", r.lock.name, ErrUnavailable, cause)
 }
 
 // enter takes the lock by way of the queue.
@@ -154,6 +158,9 @@ func (r *relay) enter(ctx context.Context) (*Hold, error) {
 // gets the place.
 func (r *relay) sit(ctx context.Context, st *seat) (*Hold, error) {
 	st.relay, st.spare = r, false // it may come from another, who gave up
+	r.mu.Lock()
+	r.seated = true
+	r.mu.Unlock()
 	err := st.wait(ctx)
 	switch {
 	case err == nil:
@@ -261,6 +268,6 @@ func (r *relay) vacate(h *Hold) {
 }
 
 func (r *relay) advance() {
-	r.holder = nil
+	r.holder, r.seated = nil, false
 	r.busy = r.handOn(baton{})
 }

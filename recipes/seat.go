@@ -83,6 +83,18 @@ func (s *session) take(ctx context.Context, name string, queue driver.Queue, val
 	}
 }
 
+// unseen gives the seat up, and returns the error of who could not see how it stands.
+func (st *seat) unseen(ctx context.Context, err error) error {
+	if errors.Is(err, driver.ErrGone) { // a list does not tell why
+		if _, why := st.session.missing(ctx, st.name, st.own); why != nil {
+			return why
+		}
+		err = errors.New("the service does not say how the place in the queue stands")
+	}
+	st.abandon()
+	return fmt.Errorf("lock %q: %w", st.name, fault(err))
+}
+
 // wait returns when nothing is in the way any more. On error the seat is given up.
 func (st *seat) wait(ctx context.Context) error {
 	if st.ahead == nil {
@@ -160,7 +172,7 @@ func (st *seat) insist(ctx context.Context, step func(ctx context.Context) (done
 			return s.err(st.name)
 		case errors.Is(err, driver.ErrGone):
 			// An entry that is there after all must not be left behind.
-			if why := s.missing(both, st.name, st.own); why != nil {
+			if _, why := s.missing(both, st.name, st.own); why != nil {
 				return why
 			}
 		case ctx.Err() != nil:

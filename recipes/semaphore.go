@@ -115,8 +115,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, permits int) (*Hold, error) 
 		return nil, err
 	}
 	if err := p.look(ctx); err != nil {
-		p.seat.abandon()
-		return nil, fmt.Errorf("lock %q: %w", s.name, fault(err))
+		return nil, p.seat.unseen(ctx, err)
 	}
 	if !p.fits {
 		p.seat.abandon()
@@ -184,8 +183,8 @@ func (s *Semaphore) agree(ctx context.Context) error {
 			return fmt.Errorf("semaphore %q: %w: there is no limit yet", s.name, ErrConflict)
 		case stored.Version == 0:
 			stored, err = s.limits.CompareAndSwap(ctx, 0, s.asked)
-			if errors.Is(err, ErrConflict) {
-				continue // another was first, perhaps with the same
+			if errors.Is(err, ErrConflict) || errors.Is(err, errUnsettled) && ctx.Err() == nil {
+				continue // another was first, perhaps with the same, or perhaps this
 			}
 			if err != nil {
 				return err

@@ -214,6 +214,7 @@ func (s *session) leave(name string, entry driver.Entry) error {
 		case s.ctx.Err() != nil:
 			return s.err(name)
 		case permanent(err):
+			s.client.start(func() { s.insistOnLeaving(entry) })
 			return fmt.Errorf("release %q: %w", name, fault(err))
 		}
 		unsettled = true
@@ -221,18 +222,35 @@ func (s *session) leave(name string, entry driver.Entry) error {
 	}
 }
 
+// insistOnLeaving removes an entry although that was refused before: rights can be given
+// back, and nobody else removes it while the session lives.
+func (s *session) insistOnLeaving(entry driver.Entry) {
+	for s.ctx.Err() == nil {
+		pause(s.ctx, jitter(2*lastPause))
+		ctx, cancel := context.WithTimeout(s.ctx, s.drv.TTL()/renewPart)
+		err := s.drv.Leave(ctx, entry)
+		cancel()
+		if err == nil || errors.Is(err, driver.ErrGone) || errors.Is(err, driver.ErrSessionOver) || errors.Is(err, driver.ErrClosed) {
+			return
+		}
+	}
+}
+
 // missing asks the service why an entry was not in a list of its queue, which does not tell.
-// It returns nil if the entry is there after all, or that can't be known now.
-func (s *session) missing(ctx context.Context, name string, own driver.Entry) error {
+// It returns nil if the entry is there after all, or, and then not known, if that can't be
+// said now.
+func (s *session) missing(ctx context.Context, name string, own driver.Entry) (known bool, why error) {
 	_, err := s.drv.Ahead(ctx, own)
 	switch {
+	case err == nil:
+		return true, nil
 	case errors.Is(err, driver.ErrGone):
-		return &LostError{Name: name, Reason: LostBroken}
+		return true, &LostError{Name: name, Reason: LostBroken}
 	case errors.Is(err, driver.ErrSessionOver):
 		s.lose(&LostError{Reason: LostSession, Err: err})
-		return s.err(name)
+		return true, s.err(name)
 	}
-	return nil
+	return false, nil
 }
 
 const (

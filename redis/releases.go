@@ -216,7 +216,11 @@ func (l *listener) receive(ctx context.Context, now *listening) {
 // confirm notes that a command was carried out. It is called with the listener's mu held.
 func (now *listening) confirm(channel string) {
 	t := now.topics[channel]
-	if t == nil {
+	switch {
+	case t == nil:
+		return
+	case t.pending == 0: // the library has connected anew by itself: releases may have been missed
+		now.stop()
 		return
 	}
 	t.pending--

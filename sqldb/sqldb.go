@@ -206,8 +206,14 @@ func (s *Store) failed(err error) error {
 	if known := s.dialect.Classify(err); known != nil {
 		return known
 	}
+	if err.Error() == closedDB {
+		return fmt.Errorf("%w: %w", driver.ErrClosed, err)
+	}
 	return err
 }
+
+// closedDB is what package sql says of a DB that was closed, by an error of no name.
+const closedDB = "sql: database is closed"
 
 // Acquire implements driver.Leaser.
 func (s *Store) Acquire(ctx context.Context, want driver.Lease, ttl time.Duration) (driver.Lease, error) {

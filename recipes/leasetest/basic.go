@@ -280,7 +280,9 @@ func testPublish(t *testing.T, w *world) {
 	c := w.client(t, Options{TTL: shortTTL})
 	h := lock(t, w.mutex(t, c, "shows"))
 	require.NoError(t, h.Publish(suite.Within(t), "step 1"))
-	require.JSONEq(t, `"step 1"`, string(w.object(t, c, "shows").Entries[0].Published))
+	suite.Eventually(t, "it to show, also where servers are behind", func() bool {
+		return string(w.object(t, c, "shows").Entries[0].Published) == `"step 1"`
+	})
 	before := h.Deadline()
 	suite.Eventually(t, "a renewal", func() bool { return h.Deadline().After(before) })
 	require.JSONEq(t, `"step 1"`, string(w.object(t, c, "shows").Entries[0].Published), "renewals keep it")

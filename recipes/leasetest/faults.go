@@ -2,6 +2,8 @@ package leasetest
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -130,6 +132,67 @@ func testLostReplyThenCancel(t *testing.T, w *world) {
 	require.ErrorIs(t, waiter.wait(t).err, context.Canceled)
 	link.Resume()
 	w.free(t, other, "ghost")
+}
+
+// testLostReplyThenClose closes the client while the reply to the request that takes the lock
+// does not come, after the wait for it was given up, and while it goes on: the lock does
+// not stay taken.
+func testLostReplyThenClose(t *testing.T, w *world) {
+	for name, givesUp := range map[string]bool{"given up": true, "waiting": false} {
+		link := w.link(t)
+		c := w.client(t, Options{TTL: time.Hour, Link: link})
+		m := w.mutex(t, c, name)
+		unlock(t, lock(t, m))
+		link.StallReplies()
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		waiter := lockAside(ctx, m)
+		other := w.client(t, Options{})
+		suite.Eventually(t, "the request to be carried out", func() bool { return !w.object(t, other, name).Gone() })
+		next := lockAside(context.Background(), m)
+		if givesUp {
+			cancel()
+			require.ErrorIs(t, waiter.wait(t).err, context.Canceled)
+		}
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			_ = c.Close() // what the store did not confirm
+		}()
+		require.ErrorIs(t, next.wait(t).err, recipes.ErrClosed)
+		link.Resume()
+		suite.Await(t, closed, "Close to return")
+		w.free(t, other, name)
+	}
+}
+
+// testInLineWhileAway has several goroutines want a lock while the store does not answer:
+// none of them is told that another holds it. If another does, all are told.
+func testInLineWhileAway(t *testing.T, w *world) {
+	link := w.link(t)
+	m := w.mutex(t, w.client(t, Options{Link: link}), "line")
+	unlock(t, lock(t, m))
+	link.StallBoth()
+	all := func(m Mutex, patience time.Duration) (errs []error) {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		first, second := lockAside(ctx, m), lockAside(ctx, m)
+		return []error{first.wait(t).err, second.wait(t).err}
+	}
+	for _, err := range all(m, 300*time.Millisecond) {
+		require.ErrorIs(t, err, recipes.ErrUnavailable)
+		require.NotErrorIs(t, err, recipes.ErrHeld)
+	}
+	link.Resume()
+	h := lock(t, w.mutex(t, w.client(t, Options{Label: "the other"}), "line"))
+	waiting := w.mutex(t, w.client(t, Options{}), "line")
+	suite.Eventually(t, "both to be told who holds it, once what was under way is over", func() bool {
+		return !slices.ContainsFunc(all(waiting, 300*time.Millisecond), func(err error) bool {
+			var held *recipes.HeldError
+			return !errors.As(err, &held) || held.Holder.Label != "the other"
+		})
+	})
+	unlock(t, h)
 }
 
 // testLostReplyToUnlock loses the reply to the request that releases the lock.

@@ -47,6 +47,8 @@ var shared = []test{
 	{"ShortStall", testShortStall},
 	{"LostReplyToLock", testLostReplyToLock},
 	{"LostReplyThenCancel", testLostReplyThenCancel},
+	{"LostReplyThenClose", testLostReplyThenClose},
+	{"InLineWhileAway", testInLineWhileAway},
 	{"LostReplyToUnlock", testLostReplyToUnlock},
 	{"LostReplyToRenewal", testLostReplyToRenewal},
 	{"UnlockAfterLoss", testUnlockAfterLoss},

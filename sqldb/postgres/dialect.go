@@ -10,6 +10,7 @@
 package postgres
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
@@ -54,6 +55,8 @@ func ddl(table string) []string {
 )`, table)}
 }
 
+// acquire takes the lease, or tells who has it. What the second part sees is from before
+// the statement, and may be that the lease was this one, which another has just taken.
 func acquire(table string) string {
 	return strings.NewReplacer("{table}", table, "{columns}", columns).Replace(`WITH taken AS (
 	INSERT INTO {table} AS l (name, id, token, locked_by, locked_at, expires_at)
@@ -69,7 +72,7 @@ func acquire(table string) string {
 )
 SELECT * FROM taken
 UNION ALL
-SELECT {columns} FROM {table} WHERE name = $1 AND NOT EXISTS (SELECT FROM taken)`)
+SELECT {columns} FROM {table} WHERE name = $1 AND id <> $2 AND NOT EXISTS (SELECT FROM taken)`)
 }
 
 func renew(table string) string {
@@ -85,8 +88,17 @@ func release(table string) string {
 SELECT pg_notify('%s', name) FROM released`, table, channel(table))
 }
 
+// longestChannel is what PostgreSQL allows for names.
+const longestChannel = 63
+
 // channel is where releases are told, in each database by itself.
-func channel(table string) string { return "locks_" + strings.ReplaceAll(table, ".", "_") }
+func channel(table string) string {
+	name := "locks_" + strings.ReplaceAll(table, ".", "_")
+	if len(name) > longestChannel {
+		name = fmt.Sprintf("locks_%x", sha256.Sum224([]byte(table)))
+	}
+	return name
+}
 
 func list(table, where string) string {
 	return fmt.Sprintf(`SELECT name, %s FROM %s WHERE %s AND id <> '' AND expires_at > clock_timestamp()`, columns, table, where)
