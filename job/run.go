@@ -111,7 +111,11 @@ func (r *runner) turn(ctx context.Context) (err error) {
 	}
 	l := &leader{runner: r, outer: ctx, hold: hold}
 	defer func() {
-		if released := l.release(); !errors.Is(err, recipes.ErrLost) {
+		released := l.release()
+		if ctx.Err() == nil && errors.Is(released, context.DeadlineExceeded) {
+			released = nil // it goes on in the background, and so does Run
+		}
+		if !errors.Is(err, recipes.ErrLost) {
 			err = errors.Join(err, released)
 		}
 	}()

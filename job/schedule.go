@@ -46,6 +46,8 @@ func newSchedule(o Options) (schedule, error) {
 		return schedule{}, invalid("Location", "is given together with Every, which depends on no zone")
 	case o.Every != 0:
 		return everySchedule("Every", o.Every)
+	case len(o.Cron) > maxText: // what is stored can be longer, by the zone
+		return schedule{}, invalid("Cron", fmt.Sprintf("is longer than %d bytes", maxText))
 	}
 	return cronSchedule(o.Cron, o.Location)
 }
@@ -64,9 +66,6 @@ func everySchedule(field string, every time.Duration) (schedule, error) {
 // read well: it panics at a zone without an expression, takes an empty list for
 // one that never matches, and has another notion of "@every".
 func cronSchedule(expression string, loc *time.Location) (schedule, error) {
-	if len(expression) > maxText {
-		return schedule{}, invalid("Cron", fmt.Sprintf("is longer than %d bytes", maxText))
-	}
 	fields := strings.Fields(expression)
 	zone := ""
 	if len(fields) > 0 {

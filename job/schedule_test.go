@@ -222,6 +222,18 @@ func TestRecent(t *testing.T) {
 	}
 }
 
+// TestLongestExpression has an expression as long as it may be: what is stored is longer, and
+// is read again.
+func TestLongestExpression(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("1,", 122) + "1 * * * *"
+	s, err := newSchedule(Options{Cron: long + strings.Repeat(" ", maxText-len(long))})
+	require.NoError(t, err)
+	again, err := readSchedule(zonePrefix + "America/Argentina/ComodRivadavia " + strings.TrimPrefix(s.text, zonePrefix+"UTC "))
+	require.NoError(t, err)
+	require.Equal(t, s.spec.Minute, again.spec.Minute)
+}
+
 // FuzzSchedule reads any text: it is refused, or its ticks grow and it is read the same
 // again.
 func FuzzSchedule(f *testing.F) {
