@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockctl/lockctl/recipes/driver"
@@ -114,10 +115,16 @@ func (s *session) Enter(ctx context.Context, q driver.Queue, value []byte) (driv
 		).Then(enter...).Else(clientv3.OpGet(h.key)).Commit()
 		cancel()
 		err = s.store.failed(err)
+		full := isAny(err, rpctypes.ErrNoSpace)
+		if (err == nil || full) && time.Since(start) > s.store.requestTimeout/2 {
+			h.unsettled = true // the client library may have repeated a request that was about to time out
+		}
+		if full {
+			resp, err = s.made(ctx, h, err)
+		}
 		switch {
 		case err == nil:
-			// The client library may have repeated a request that was about to time out.
-			h.unsettled = h.unsettled || !resp.Succeeded || time.Since(start) > s.store.requestTimeout/2
+			h.unsettled = h.unsettled || !resp.Succeeded
 			return s.entered(ctx, own, resp)
 		case isAny(err, driver.ErrSessionOver, driver.ErrClosed), permanent(err) && !h.unsettled, ctx.Err() != nil:
 			return own, nil, err
@@ -125,6 +132,25 @@ func (s *session) Enter(ctx context.Context, q driver.Queue, value []byte) (driv
 		h.unsettled = true // this attempt may have made the entry, or make it yet
 		pauseFor(ctx, pause)
 	}
+}
+
+// made looks whether the entry was made although the service says that it has no space:
+// a transaction that was under way when the space ran out is done and refused. If so it
+// returns the reply that entered takes for that of a repeated attempt, if not the refusal.
+func (s *session) made(ctx context.Context, h *handle, refusal error) (resp *clientv3.TxnResponse, err error) {
+	err = s.store.persist(ctx, func(ctx context.Context) (err error) {
+		resp, err = s.store.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(h.key), "=", 0)).
+			Else(clientv3.OpGet(h.key)).Commit()
+		return err
+	})
+	switch {
+	case err != nil:
+		h.unsettled = true // it may be there
+		return nil, err
+	case resp.Succeeded:
+		return nil, refusal
+	}
+	return resp, nil
 }
 
 // follow is the part of a transaction that joins a long queue: if its tail is
