@@ -6,13 +6,19 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/lockctl/lockctl/etcd"
 	"github.com/lockctl/lockctl/internal/etcdtest"
@@ -96,5 +102,52 @@ func TestNoSpaceWhileEntering(t *testing.T) {
 	for key, was := range entered {
 		require.False(t, was, "%s was made", key)
 	}
+	require.NoError(t, session.Close(ctx))
+}
+
+// misreported makes a client of the server, and something to set: an error that it gets
+// instead of the reply to the next transaction, which is done.
+func misreported(t testing.TB, server *etcdtest.Server) (*clientv3.Client, *atomic.Pointer[error]) {
+	t.Helper()
+	var instead atomic.Pointer[error]
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{server.Addr()}, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(func(
+			ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+		) error {
+			err := invoke(ctx, method, req, reply, conn, opts...)
+			if _, ok := req.(*pb.TxnRequest); ok && err == nil {
+				if other := instead.Swap(nil); other != nil {
+					return *other
+				}
+			}
+			return err
+		})},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	return client, &instead
+}
+
+// TestNoSpaceWhileLeaving leaves an entry that may have a late request, as the space runs
+// out: that it was left is known, although the service says that it has no space.
+func TestNoSpaceWhileLeaving(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t)
+	client, instead := misreported(t, server)
+	ctx := context.Background()
+	session, err := etcd.NewStore(client, "/test", time.Minute, time.Minute).Connect(ctx)
+	require.NoError(t, err)
+	lost := status.Error(codes.Unavailable, "the reply is lost")
+	instead.Store(&lost)
+	own, _, err := session.Enter(ctx, driver.Queue{Space: driver.SpaceLock, Name: "job"}, nil)
+	require.NoError(t, err)
+	require.Nil(t, instead.Load())
+
+	full := rpctypes.ErrGRPCNoSpace
+	instead.Store(&full)
+	require.NoError(t, session.Leave(ctx, own))
+	require.Nil(t, instead.Load())
+	require.Empty(t, keys(t, server, "/test/lock/"))
 	require.NoError(t, session.Close(ctx))
 }

@@ -30,7 +30,9 @@ type lateWorld struct {
 const lateTimeout = 2 * time.Second
 
 func newLateWorld(t *testing.T) *lateWorld {
-	server := etcdtest.Start(t)
+	o := etcdtest.Options()
+	o.Quota = 4 << 20 // soon full
+	server := etcdtest.StartWith(t, o)
 	w := &lateWorld{
 		server: server, slow: newLink(t, server), fast: newLink(t, server),
 		queue: driver.Queue{Space: driver.SpaceLock, Name: "job"},
@@ -127,6 +129,23 @@ func TestLateEnter(t *testing.T) {
 	w.leave(t, next)
 	require.NoError(t, w.session.Close(context.Background()))
 	require.Empty(t, keys(t, w.server, "/test/"), "the void key goes with the session")
+}
+
+// TestLateEnterWithoutSpace fills the service up before the entry is left: it can be,
+// and the late request is refused.
+func TestLateEnterWithoutSpace(t *testing.T) {
+	t.Parallel()
+	w := newLateWorld(t)
+	var own driver.Entry
+	w.holdBack(t, func() { own = w.enter(t) })
+	fill(t, w.server.Client(t))
+	require.NoError(t, w.session.Leave(context.Background(), own))
+	require.Empty(t, keys(t, w.server, "/test/lock/"))
+	require.Empty(t, keys(t, w.server, "/test/void/"), "there is no space for it")
+	require.ErrorIs(t, w.session.Leave(context.Background(), own), driver.ErrGone)
+	w.deliver(t)
+	require.Empty(t, keys(t, w.server, "/test/lock/"), "a ghost")
+	require.NoError(t, w.session.Close(context.Background()))
 }
 
 // TestLateEnterOfAnEndedSession delivers it after the session is over.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -329,24 +330,37 @@ func (s *session) Leave(ctx context.Context, own driver.Entry) error {
 
 // leaveIf deletes the key if it is still the one that is meant. Where a request
 // to make it may still be on its way, the same transaction leaves a void key that
-// such a request checks; it goes with the lease.
+// such a request checks; it goes with the lease. A service without space refuses
+// that key, and for as long as it has none the late request too.
 func (s *session) leaveIf(ctx context.Context, own driver.Entry, h *handle) error {
 	ops := []clientv3.Op{clientv3.OpDelete(h.key)}
 	if h.clear {
 		ops = append(ops, clientv3.OpDelete(s.store.tail(own.Queue)))
 	}
-	if h.unsettled {
-		ops = append(ops, clientv3.OpPut(s.void(own.ID), "", clientv3.WithLease(s.lease)))
+	if !h.unsettled {
+		return s.leaveBy(ctx, own, ops)
 	}
+	void := clientv3.OpPut(s.void(own.ID), "", clientv3.WithLease(s.lease))
+	err := s.leaveBy(ctx, own, append(slices.Clone(ops), void))
+	if isAny(err, rpctypes.ErrNoSpace) {
+		err = s.leaveBy(ctx, own, ops)
+	}
+	return err
+}
+
+// leaveBy does what leaves the queue. The void key tells of an earlier request that
+// has done it, which the service may have refused all the same, see made.
+func (s *session) leaveBy(ctx context.Context, own driver.Entry, ops []clientv3.Op) error {
+	h := own.Handle.(*handle)
 	resp, err := s.store.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.CreateRevision(h.key), "=", h.created)).
 		Then(ops...).
-		Else(clientv3.OpGet(s.key(), clientv3.WithKeysOnly())).Commit()
+		Else(clientv3.OpGet(s.key(), clientv3.WithKeysOnly()), clientv3.OpGet(s.void(own.ID), clientv3.WithKeysOnly())).Commit()
 	if err != nil {
 		return s.store.failed(err)
 	}
 	s.see(resp.Header.Revision)
-	if resp.Succeeded {
+	if resp.Succeeded || len(resp.Responses[1].GetResponseRange().Kvs) > 0 {
 		return nil
 	}
 	return s.whyGone(resp.Responses[0].GetResponseRange().Kvs)
