@@ -19,19 +19,21 @@ import (
 	"github.com/lockctl/lockctl/recipes/driver"
 )
 
-// The times of a watch: how often it asks for a sign of life, and how long it
-// waits for any.
+// The times of a watch: how often it asks for a sign of life, how long it waits for
+// any, and how long it lets the reading of everything take at most.
 const (
 	signInterval = 2 * time.Second
 	silence      = 5 * time.Second
+	longestList  = 5 * time.Minute
 )
 
-var errSilence = fmt.Errorf("no sign of life from the service for %v", silence)
+var errSilence = errors.New("no sign of life from the service for too long")
 
 func (s *store) Watch(ctx context.Context, scope driver.Scope, sink func(driver.Event)) error {
+	patience := silence // for reading everything
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		start := time.Now()
-		err := s.watchOnce(ctx, scope, sink)
+		err := s.watchOnce(ctx, scope, &patience, sink)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -50,7 +52,7 @@ func (s *store) Watch(ctx context.Context, scope driver.Scope, sink func(driver.
 
 // watchOnce reads everything and watches from there on, until something is wrong
 // or the service has been silent for too long.
-func (s *store) watchOnce(ctx context.Context, scope driver.Scope, sink func(driver.Event)) (err error) {
+func (s *store) watchOnce(ctx context.Context, scope driver.Scope, patience *time.Duration, sink func(driver.Event)) (err error) {
 	ctx, cancel := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
 	watchdog := time.AfterFunc(silence, func() { cancel(errSilence) })
 	var asking sync.WaitGroup
@@ -63,7 +65,7 @@ func (s *store) watchOnce(ctx context.Context, scope driver.Scope, sink func(dri
 		asking.Wait()
 	}()
 
-	resp, err := s.list(ctx, scope)
+	resp, err := s.listPatiently(ctx, scope, patience, watchdog)
 	if err != nil {
 		return err
 	}
@@ -101,6 +103,23 @@ func (s *store) watchOnce(ctx context.Context, scope driver.Scope, sink func(dri
 		s.report(resp.Events, listed, scope, sink)
 		alive()
 	}
+}
+
+// listPatiently reads everything. While the reply comes in nothing tells that it does. So
+// each time that takes too long, the next time may take twice as long; but then the
+// service must first answer what is answered at once.
+func (s *store) listPatiently(ctx context.Context, scope driver.Scope, patience *time.Duration, watchdog *time.Timer) (*clientv3.GetResponse, error) {
+	if *patience > silence {
+		if _, err := s.client.Get(ctx, s.reach(scope), clientv3.WithCountOnly()); err != nil {
+			return nil, s.failed(err)
+		}
+		watchdog.Reset(*patience)
+	}
+	resp, err := s.list(ctx, scope)
+	if errors.Is(context.Cause(ctx), errSilence) {
+		*patience = min(2**patience, longestList)
+	}
+	return resp, err
 }
 
 // openWatch watches all keys with the prefix on a stream of its own. The client

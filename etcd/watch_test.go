@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/lockctl/lockctl/etcd"
 	"github.com/lockctl/lockctl/internal/etcdtest"
@@ -196,4 +198,29 @@ func TestWatchOfAnIdleService(t *testing.T) {
 	v.until(t, "six seconds to pass", func() bool { return time.Since(start) > 6*time.Second })
 	v.until(t, "the watch to be undisturbed", func() bool { return v.lost == 0 && v.synced == 1 })
 	require.Equal(t, before, server.Calls()["Range"], "it was not started again")
+}
+
+// TestWatchOfASlowListing has a service that takes longer to list everything than a silence
+// may last: the watch tells so, and gives the next listing more time.
+func TestWatchOfASlowListing(t *testing.T) {
+	t.Parallel()
+	o := etcdtest.Options()
+	o.GRPC = []grpc.ServerOption{grpc.ChainUnaryInterceptor(func(
+		ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
+	) (any, error) {
+		if read, ok := req.(*pb.RangeRequest); ok && string(read.Key) == "/lockctl/" && len(read.RangeEnd) > 0 {
+			select {
+			case <-ctx.Done():
+			case <-time.After(7 * time.Second): // the service's slowness
+			}
+		}
+		return handle(ctx, req)
+	})}
+	server := etcdtest.StartWith(t, o)
+	c := dial(t, "etcd://"+server.Addr(), nil)
+	hold := lock(t, mutex(t, c, "job"))
+	v := view(t, c)
+	v.until(t, "the lock", func() bool { return v.locks["job"] == 1 && v.lost > 0 })
+	unlock(t, hold)
+	v.until(t, "the lock to be free", func() bool { return v.locks["job"] == 0 })
 }
