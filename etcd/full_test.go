@@ -151,3 +151,43 @@ func TestNoSpaceWhileLeaving(t *testing.T) {
 	require.Empty(t, keys(t, server, "/test/lock/"))
 	require.NoError(t, session.Close(ctx))
 }
+
+// TestNoSpaceWhileUpdating updates an entry as the space runs out, and when there is none:
+// what is returned is what was done.
+func TestNoSpaceWhileUpdating(t *testing.T) {
+	t.Parallel()
+	o := etcdtest.Options()
+	o.Quota = 4 << 20
+	server := etcdtest.StartWith(t, o)
+	client, instead := misreported(t, server)
+	ctx := context.Background()
+	session, err := etcd.NewStore(client, "/test", time.Minute, time.Minute).Connect(ctx)
+	require.NoError(t, err)
+	own, _, err := session.Enter(ctx, driver.Queue{Space: driver.SpaceLock, Name: "job"}, nil)
+	require.NoError(t, err)
+	value := func() string {
+		resp, err := client.Get(ctx, "/test/lock/job/"+own.ID)
+		require.NoError(t, err)
+		require.Len(t, resp.Kvs, 1)
+		require.EqualValues(t, own.Version, resp.Kvs[0].ModRevision)
+		return string(resp.Kvs[0].Value)
+	}
+
+	full := rpctypes.ErrGRPCNoSpace
+	instead.Store(&full)
+	own, err = session.Update(ctx, own, []byte("done"))
+	require.NoError(t, err)
+	require.Nil(t, instead.Load())
+	require.Equal(t, "done", string(own.Value))
+	require.Equal(t, "done", value())
+
+	fill(t, client)
+	own, err = session.Update(ctx, own, []byte("refused"))
+	require.ErrorIs(t, err, rpctypes.ErrNoSpace)
+	require.Equal(t, "done", string(own.Value))
+	require.Equal(t, "done", value())
+	require.NoError(t, session.Leave(ctx, own))
+	_, err = session.Update(ctx, own, nil)
+	require.ErrorIs(t, err, driver.ErrGone)
+	require.NoError(t, session.Close(ctx))
+}

@@ -1,8 +1,10 @@
 package etcd
 
 import (
+	"bytes"
 	"context"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockctl/lockctl/recipes/driver"
@@ -13,22 +15,22 @@ const registerID = "value"
 
 // Update puts the key again, if it is still the one that Enter made. It compares
 // the version too, so that a request that is delivered late can't undo a newer one.
-// Only this session writes the key: another version is that of an earlier call
-// whose reply was lost.
+// Only this session writes the key: another version is that of an earlier request
+// whose reply was lost, or that was done and refused for want of space, see made.
 func (s *session) Update(ctx context.Context, own driver.Entry, value []byte) (driver.Entry, error) {
 	h := own.Handle.(*handle)
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), s.store.requestTimeout)
 	defer cancel()
+	put := clientv3.OpPut(h.key, string(value), clientv3.WithLease(s.lease))
 	for {
-		resp, err := s.store.client.Txn(ctx).
-			If(clientv3.Compare(clientv3.CreateRevision(h.key), "=", h.created),
-				clientv3.Compare(clientv3.ModRevision(h.key), "=", int64(own.Version))).
-			Then(clientv3.OpPut(h.key, string(value), clientv3.WithLease(s.lease))).
-			Else(clientv3.OpGet(s.key(), clientv3.WithKeysOnly()), clientv3.OpGet(h.key, clientv3.WithKeysOnly())).Commit()
-		if err != nil {
-			return own, s.store.failed(err)
+		resp, err := s.ifPresent(ctx, own, put)
+		refusal := err
+		if isAny(err, rpctypes.ErrNoSpace) {
+			resp, err = s.ifPresent(ctx, own)
 		}
-		s.see(resp.Header.Revision)
+		if err != nil || refusal != nil && resp.Succeeded {
+			return own, refusal
+		}
 		if resp.Succeeded {
 			own.Value, own.Version = value, uint64(resp.Header.Revision)
 			return own, nil
@@ -38,7 +40,27 @@ func (s *session) Update(ctx context.Context, own driver.Entry, value []byte) (d
 			return own, s.whyGone(resp.Responses[0].GetResponseRange().Kvs)
 		}
 		own.Version = uint64(present[0].ModRevision)
+		if bytes.Equal(present[0].Value, value) {
+			own.Value = value
+			return own, nil
+		}
 	}
+}
+
+// ifPresent does something if the entry has the version that it is known by. If not it
+// reads whether the session is there, and the entry.
+func (s *session) ifPresent(ctx context.Context, own driver.Entry, ops ...clientv3.Op) (*clientv3.TxnResponse, error) {
+	h := own.Handle.(*handle)
+	resp, err := s.store.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(h.key), "=", h.created),
+			clientv3.Compare(clientv3.ModRevision(h.key), "=", int64(own.Version))).
+		Then(ops...).
+		Else(clientv3.OpGet(s.key(), clientv3.WithKeysOnly()), clientv3.OpGet(h.key)).Commit()
+	if err != nil {
+		return nil, s.store.failed(err)
+	}
+	s.see(resp.Header.Revision)
+	return resp, nil
 }
 
 // Swap compares the key's last revision, which no later value of the register
