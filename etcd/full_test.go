@@ -183,6 +183,7 @@ func TestNoSpaceWhileUpdating(t *testing.T) {
 
 	fill(t, client)
 	own, err = session.Update(ctx, own, []byte("refused"))
+	require.ErrorIs(t, err, driver.ErrRefused)
 	require.ErrorIs(t, err, rpctypes.ErrNoSpace)
 	require.Equal(t, "done", string(own.Value))
 	require.Equal(t, "done", value())
@@ -190,4 +191,47 @@ func TestNoSpaceWhileUpdating(t *testing.T) {
 	_, err = session.Update(ctx, own, nil)
 	require.ErrorIs(t, err, driver.ErrGone)
 	require.NoError(t, session.Close(ctx))
+}
+
+// TestNoSpaceForValues writes values as the space runs out, and when there is none: what
+// is done is reported as done, and what is refused is so at once, with the reason.
+func TestNoSpaceForValues(t *testing.T) {
+	t.Parallel()
+	o := etcdtest.Options()
+	o.Quota = 4 << 20
+	server := etcdtest.StartWith(t, o)
+	client, instead := misreported(t, server)
+	ctx := context.Background()
+	c, err := etcd.Open(ctx, client, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	counter, err := recipes.NewCounter(c, "hits")
+	require.NoError(t, err)
+	queue, err := recipes.NewQueue[string](c, "work", nil)
+	require.NoError(t, err)
+	hold := lock(t, mutex(t, c, "job"))
+
+	full := rpctypes.ErrGRPCNoSpace
+	instead.Store(&full)
+	n, err := counter.Add(ctx, 1)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
+	require.Nil(t, instead.Load())
+
+	fill(t, client)
+	_, err = counter.Add(ctx, 1)
+	requireFull(t, err)
+	_, err = queue.Put(ctx, "a", nil)
+	requireFull(t, err)
+	requireFull(t, hold.Publish(ctx, "working"))
+	n, err = counter.Get(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
+	unlock(t, hold)
+}
+
+func requireFull(t testing.TB, err error) {
+	t.Helper()
+	require.ErrorIs(t, err, recipes.ErrUnavailable)
+	require.ErrorContains(t, err, "database space exceeded")
 }

@@ -28,10 +28,12 @@ func (s *session) Update(ctx context.Context, own driver.Entry, value []byte) (d
 		if isAny(err, rpctypes.ErrNoSpace) {
 			resp, err = s.ifPresent(ctx, own)
 		}
-		if err != nil || refusal != nil && resp.Succeeded {
+		switch {
+		case err != nil:
 			return own, refusal
-		}
-		if resp.Succeeded {
+		case resp.Succeeded && refusal != nil:
+			return own, &meaning{driver.ErrRefused, refusal}
+		case resp.Succeeded:
 			own.Value, own.Version = value, uint64(resp.Header.Revision)
 			return own, nil
 		}
@@ -78,7 +80,7 @@ func (s *store) Swap(ctx context.Context, old driver.Entry, value []byte) (drive
 		Then(op).Else(clientv3.OpGet(key)).Commit()
 	switch {
 	case err != nil:
-		return driver.Entry{}, s.failed(err)
+		return driver.Entry{}, s.notSwapped(ctx, key, old, s.failed(err))
 	case !resp.Succeeded:
 		present := driver.Entry{Queue: old.Queue}
 		for _, kv := range resp.Responses[0].GetResponseRange().Kvs {
@@ -93,4 +95,18 @@ func (s *store) Swap(ctx context.Context, old driver.Entry, value []byte) (drive
 		Queue: old.Queue, ID: registerID, Revision: revision, Version: revision, Value: value,
 		Handle: &handle{key: key, created: resp.Header.Revision},
 	}, nil
+}
+
+// notSwapped tells whether a refusal for want of space means that nothing was written,
+// see made: if the key is as it was.
+func (s *store) notSwapped(ctx context.Context, key string, old driver.Entry, refusal error) error {
+	if !isAny(refusal, rpctypes.ErrNoSpace) {
+		return refusal
+	}
+	resp, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", int64(old.Version))).
+		Else(clientv3.OpGet(key, clientv3.WithKeysOnly())).Commit()
+	if err != nil || !resp.Succeeded {
+		return refusal // its outcome is for the caller to find out
+	}
+	return &meaning{driver.ErrRefused, refusal}
 }

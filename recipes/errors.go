@@ -191,7 +191,7 @@ func fault(err error) error {
 func permanent(err error) bool {
 	return errors.Is(err, driver.ErrClosed) || errors.Is(err, driver.ErrDenied) ||
 		errors.Is(err, driver.ErrSessionOver) || errors.Is(err, driver.ErrGone) ||
-		errors.Is(err, ErrInvalid) || errors.Is(err, ErrConflict)
+		errors.Is(err, driver.ErrRefused) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrConflict)
 }
 
 // passing reports whether an error of this package can pass by itself, for who

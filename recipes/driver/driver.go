@@ -21,6 +21,11 @@ var (
 	// permit the call. Trying again does not help.
 	ErrDenied = errors.New("access denied")
 
+	// ErrRefused says that the service has answered that it can't do the request,
+	// such as for want of space: it was not done and will not be. Trying again does
+	// not help until something else changes. Swap and Update return it.
+	ErrRefused = errors.New("refused")
+
 	// ErrConflict says that a register is not as the caller of Swap believed.
 	ErrConflict = errors.New("register has changed")
 
@@ -63,8 +68,8 @@ type Store interface {
 	//
 	// It returns ErrConflict if the register is not as old says, with the entry that is
 	// there instead, as of a moment after Swap was called: with Queue alone if there is
-	// none, and the zero Entry if the engine does not know. After any other error the value
-	// may or may not have been written, now or within moments.
+	// none, and the zero Entry if the engine does not know. After ErrRefused the value was not
+	// written. After any other error it may or may not have been, now or within moments.
 	Swap(ctx context.Context, old Entry, value []byte) (Entry, error)
 
 	// Close ends what the store itself has opened, after its session was closed.
@@ -132,8 +137,8 @@ type Line interface {
 	Await(ctx context.Context, other Entry) error
 
 	// Update replaces the value of the own entry, which keeps its place and its
-	// Revision. It returns the entry as it is now, or ErrGone. When the reply was
-	// lost it may return that error; doing it again does no harm.
+	// Revision. It returns the entry as it is now, ErrGone, or ErrRefused. When the reply
+	// was lost it may return that error; doing it again does no harm.
 	Update(ctx context.Context, own Entry, value []byte) (Entry, error)
 
 	// Leave removes own if it is still the entry that Enter made, and never
