@@ -156,6 +156,9 @@ func (s *session) expect(st *seat, cancel context.CancelFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiting[st] = cancel
+	if st.broken != nil { // while it went from one to the next
+		cancel()
+	}
 	for _, n := range s.inbox.notices {
 		if n.Kind == noticeBreak && n.concerns(st.own) {
 			st.broken = n.lost()

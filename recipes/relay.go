@@ -157,16 +157,26 @@ func (r *relay) enter(ctx context.Context) (*Hold, error) {
 // sit waits in a place of the queue. If the context ends first, who is next in line
 // gets the place.
 func (r *relay) sit(ctx context.Context, st *seat) (*Hold, error) {
-	st.relay, st.spare = r, false // it may come from another, who gave up
+	spare := st.spare // it comes from another, who gave up
+	st.relay, st.spare = r, false
 	r.mu.Lock()
 	r.seated = true
 	r.mu.Unlock()
 	err := st.wait(ctx)
+	if spare && !st.spare {
+		st.session.unexpect(st)
+		if err == nil {
+			if err = st.session.brokenSeat(st); err != nil {
+				st.abandon()
+			}
+		}
+	}
 	switch {
 	case err == nil:
 		return r.begin(ctx, st)
 	case st.spare:
 		if !r.hand(baton{seat: st}) {
+			st.session.unexpect(st)
 			st.abandon()
 			r.next()
 		}

@@ -151,7 +151,11 @@ func (st *seat) insist(ctx context.Context, step func(ctx context.Context) (done
 	defer context.AfterFunc(s.ctx, cancel)()
 	s.listen()
 	s.expect(st, cancel)
-	defer s.unexpect(st)
+	defer func() {
+		if !st.spare { // or else it is told of a break until another has it
+			s.unexpect(st)
+		}
+	}()
 
 	for backoff := firstPause; ; {
 		done, err := step(both)
