@@ -45,7 +45,7 @@ func newModel(family Kind) model {
 	case KindOnce:
 		return &onceModel{keys: map[string]*queue{}}
 	}
-	return &lockModel{}
+	return &lockModel{alone: family == ""}
 }
 
 // A queue is the picture of one queue, kept in order. The slices that it hands
@@ -276,6 +276,7 @@ func firstOfEach(queues map[string]*queue) (first, waiting []Entry) {
 // A lockModel is that of a lock: a queue, and the limit if it is a semaphore's, or what
 // is remembered if it is a job's.
 type lockModel struct {
+	alone bool // it is a queue by itself, whatever its space
 	queue queue
 	limit cell[State]
 	job   cell[State]
@@ -285,10 +286,12 @@ type lockModel struct {
 }
 
 func (m *lockModel) put(e driver.Entry, _ string) {
-	switch e.Queue.Space {
-	case driver.SpaceLimit:
+	switch {
+	case m.alone:
+		m.queue.put(readEntry(e))
+	case e.Queue.Space == driver.SpaceLimit:
 		m.limit.put(e, readSemaphoreState(e))
-	case driver.SpaceJob:
+	case e.Queue.Space == driver.SpaceJob:
 		m.job.put(e, readJobState(e))
 	default:
 		m.queue.put(readEntry(e))
@@ -296,10 +299,12 @@ func (m *lockModel) put(e driver.Entry, _ string) {
 }
 
 func (m *lockModel) remove(q driver.Queue, _ string, id string) {
-	switch q.Space {
-	case driver.SpaceLimit:
+	switch {
+	case m.alone:
+		m.queue.remove(id)
+	case q.Space == driver.SpaceLimit:
 		m.limit.remove(id)
-	case driver.SpaceJob:
+	case q.Space == driver.SpaceJob:
 		m.job.remove(id)
 	default:
 		m.queue.remove(id)

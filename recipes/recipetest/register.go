@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockctl/lockctl/recipes"
+	"github.com/lockctl/lockctl/recipes/driver"
 )
 
 func register[T any](t testing.TB, c *recipes.Client, name string) *recipes.Register[T] {
@@ -208,8 +209,20 @@ func testRegisterLostReplyRemoved(t *testing.T, w *world) {
 	require.Zero(t, v.Version)
 }
 
+// testRegisterWatch watches registers, also one in a space that other objects have parts in.
 func testRegisterWatch(t *testing.T, w *world) {
-	a, b := register[int](t, w.client(t, Options{}), "watched"), register[int](t, w.client(t, Options{}), "watched")
+	in := func(space string) *recipes.Register[int] {
+		r, err := recipes.NewRegisterIn[int](w.client(t, Options{}), space, "watched")
+		require.NoError(t, err)
+		return r
+	}
+	for _, space := range []string{driver.SpaceRegister, driver.SpaceJob} {
+		watchRegister(t, in(space), in(space))
+	}
+}
+
+func watchRegister(t *testing.T, a, b *recipes.Register[int]) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	seen := make(chan recipes.Versioned[int], 100)
 	done := make(chan struct{})
