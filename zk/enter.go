@@ -35,6 +35,12 @@ func (s *session) Enter(ctx context.Context, q driver.Queue, value []byte) (driv
 	if err != nil {
 		return none, nil, err
 	}
+	if s.store.user != nil {
+		if !s.entering.enter() {
+			return none, nil, driver.ErrSessionOver
+		}
+		defer s.entering.leave()
+	}
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		made, list, err := s.create(ctx, dir, value)
 		if err != nil {
@@ -164,12 +170,14 @@ func (s *session) create(ctx context.Context, dir string, value []byte) (string,
 			absent = 0 // someone removes it all the time, or this server does not have what others have
 			s.move()
 		case errors.Is(m.err, gozk.ErrNoNode):
-			absent++ // it may have been empty, and removed
 			err := s.store.makeDir(ctx, s.link, dir)
-			if err == nil || !final(err) && ctx.Err() == nil {
+			switch {
+			case err == nil:
+				absent++ // it may have been empty, and removed
 				continue
+			case final(err) || ctx.Err() != nil:
+				return "", nil, err
 			}
-			return "", nil, err
 		case refused(m.err):
 			return "", nil, at("create in", dir, translate(m.err))
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	gozk "github.com/go-zookeeper/zk"
@@ -42,7 +43,20 @@ func refused(err error) bool {
 			return true
 		}
 	}
-	return false
+	return unknownAnswer(err)
+}
+
+// throttled is the code of a server that has too much to do, which passes.
+const throttled = "-127"
+
+// unknownAnswer reports whether the server answered with a code that the library does not
+// know, such as that a quota is used up. Codes of its own troubles are above -100.
+func unknownAnswer(err error) bool {
+	if err == nil {
+		return false
+	}
+	_, code, ok := strings.Cut(err.Error(), "unknown error: ")
+	return ok && len(code) == len(throttled) && strings.HasPrefix(code, "-1") && code != throttled
 }
 
 // final reports whether asking again gives no other answer.

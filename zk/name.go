@@ -48,7 +48,8 @@ func sequence(name string) (seq int, ok bool) {
 		digits, ok = cutLast(name, valueMarker)
 	}
 	digits, negative := strings.CutPrefix(digits, "-")
-	if !ok || len(digits) != 10 || strings.Trim(digits, "0123456789") != "" {
+	if !ok || len(digits) != 10 && (!negative || len(digits) != 9) || // with the sign they are ten at the least
+		strings.Trim(digits, "0123456789") != "" {
 		return 0, false
 	}
 	seq, err := strconv.Atoi(digits)

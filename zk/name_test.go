@@ -16,6 +16,7 @@ func TestSequence(t *testing.T) {
 		uuid + "-lock-0000000042":                             42,
 		uuid + "-lock-2147483647":                             2147483647,
 		uuid + "-lock--2147483648":                            -2147483648, // a server before 3.6 has counted too far
+		uuid + "-lock--999999999":                             -999999999,
 		"_c_" + strings.Repeat("ab", 16) + "-lock-0000000007": 7,
 		"lock-lock-0000000007":                                7,
 		strings.Repeat("0f", 16) + "__lock__0000000009":       9,

@@ -2,6 +2,7 @@ package zk
 
 import (
 	"context"
+	"errors"
 	"net"
 	"strconv"
 	"testing"
@@ -73,7 +74,56 @@ func testOpenClosed(t *testing.T, s *zkserver.Server) {
 	}
 	require.ErrorIs(t, context.Cause(hold.Context()), recipes.ErrLost)
 	require.ErrorIs(t, hold.Unlock(within(t)), recipes.ErrLost)
+	_, err = c.Objects(within(t), recipes.Filter{})
+	require.ErrorIs(t, err, recipes.ErrClosed)
+	for _, err := range c.Watch(within(t), recipes.Filter{}) {
+		if err != nil {
+			require.ErrorIs(t, err, recipes.ErrClosed)
+		}
+	}
 	require.NoError(t, c.Close())
+}
+
+// testOpenCloseWhileEntering closes a client while requests to enter queues have no reply yet:
+// nothing is left in the session, which is the user's.
+func testOpenCloseWhileEntering(t *testing.T, s *zkserver.Server) {
+	const waiters = 20
+	root := rootFor(t)
+	link, conn, c, _ := stalled(t, s, root)
+	require.NoError(t, lock(t, c, "entering").Unlock(within(t)))
+	direct := connect(t, s.Addrs(), 20*time.Second)
+	link.Stall(faultlink.Replies)
+	ended := make(chan error, waiters)
+	for range waiters {
+		m, err := c.Mutex("entering", nil)
+		require.NoError(t, err)
+		go func() {
+			_, err := m.Lock(context.Background())
+			ended <- err
+		}()
+	}
+	nodes := func() int {
+		children, _, err := direct.Children(root + "/lock/entering")
+		if !errors.Is(err, gozk.ErrNoNode) {
+			require.NoError(t, err)
+		}
+		return len(children)
+	}
+	eventually(t, "the nodes to be made", func() bool { return nodes() == waiters })
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		_ = c.Close() // what could not be confirmed
+	}()
+	for range waiters {
+		require.ErrorIs(t, <-ended, recipes.ErrClosed)
+	}
+	link.Resume()
+	<-closed
+	require.Equal(t, gozk.StateHasSession, conn.State())
+	_, err := direct.Sync("/")
+	require.NoError(t, err)
+	require.Zero(t, nodes())
 }
 
 // stalled is a user's connection through a link, and a client on it.

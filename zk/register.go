@@ -56,7 +56,7 @@ func (s *store) Swap(ctx context.Context, old driver.Entry, value []byte) (entry
 		if err == nil {
 			entry, err = s.swap(ctx, l, dir, old, value)
 		}
-		return err
+		return resumable(err) // a register is no session's: what became of it can be read in the next one
 	})
 	return entry, err
 }

@@ -35,6 +35,7 @@ func TestServer(t *testing.T) {
 		"ForeignLocks":     testForeignLocks,
 		"Open":             testOpen,
 		"OpenClosed":       testOpenClosed,
+		"OpenEntering":     testOpenCloseWhileEntering,
 		"OpenExpired":      testOpenExpired,
 		"OpenStray":        testOpenStray,
 		"GoLock":           testGoLock,

@@ -3,6 +3,7 @@ package zk
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"sync"
 	"time"
@@ -18,6 +19,8 @@ type session struct {
 	store *store
 	link  *link
 	turns turns
+
+	entering group // of the user's connection: calls of Enter
 
 	mu        sync.Mutex
 	entries   map[string]struct{} // of the user's connection: paths of the nodes that were made and not removed
@@ -164,10 +167,22 @@ func entryOf(q driver.Queue, name string, n node) driver.Entry {
 	return entry
 }
 
-// Close implements driver.Session.
+// Close implements driver.Session. On the user's connection, which lives on, it waits for
+// calls of Enter, whose contexts have ended, and removes what they have made.
 func (s *session) Close(ctx context.Context) error {
 	if s.store.user == nil {
 		return s.link.close(ctx)
+	}
+	s.entering.close()
+	entered := make(chan struct{})
+	go func() {
+		defer close(entered)
+		s.entering.wait()
+	}()
+	select {
+	case <-entered:
+	case <-ctx.Done():
+		return fmt.Errorf("close: requests to enter queues are under way: %w", ctx.Err())
 	}
 	s.mu.Lock()
 	undecided := s.undecided

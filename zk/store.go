@@ -99,8 +99,11 @@ func (s *store) link(ctx context.Context, take bool) (*link, error) {
 		old.taken = old.taken || take
 	}
 	s.mu.Unlock()
-	if usable {
+	switch {
+	case usable:
 		return old, nil
+	case s.user != nil && old != nil && errors.Is(context.Cause(old.ctx), driver.ErrClosed):
+		return nil, driver.ErrClosed // the connection is, and stays so
 	}
 
 	fresh, err := s.open(ctx)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 
 	gozk "github.com/go-zookeeper/zk"
@@ -46,7 +48,9 @@ func Dial(ctx context.Context, url string, opts *Options) (*recipes.Client, erro
 	if err != nil {
 		return nil, err
 	}
-	return open(ctx, newStore(nil, u.Servers, o), o, strings.Join(u.Servers, ","))
+	servers := slices.Clone(u.Servers) // each client begins with another, so that they share the work
+	rand.Shuffle(len(servers), func(i, j int) { servers[i], servers[j] = servers[j], servers[i] })
+	return open(ctx, newStore(nil, servers, o), o, strings.Join(u.Servers, ","))
 }
 
 // open proves that the service answers and lets us in, and makes the client.
