@@ -30,7 +30,8 @@ type bucket struct {
 	denied   atomic.Int64 // tokens, since that was reported
 	extra    atomic.Int64 // tokens that were admitted without the store, since that was reported
 	view     atomic.Pointer[view]
-	degraded atomic.Bool
+	degraded atomic.Bool           // the last flight did not reach the store
+	failed   atomic.Pointer[error] // of the last flight, if it is what decisions return
 
 	mu      sync.Mutex
 	flight  *flight
@@ -179,6 +180,7 @@ func (b *bucket) fly(f *flight) {
 			b.calls = nil
 		}
 		b.degraded.Store(false)
+		b.failed.Store(nil)
 		b.backoff, b.grace = 0, 0
 		b.local = localRate{}
 	case b.l.ctx.Err() == nil:
@@ -204,11 +206,23 @@ func (b *bucket) fail(err error) {
 	calls := b.calls
 	b.calls = nil
 	contended := errors.Is(err, recipes.ErrConflict) && !errors.Is(err, recipes.ErrUnavailable)
-	if !contended {
+	switch {
+	case !passing(err):
+		b.degraded.Store(false)
+		b.failed.Store(&err)
+		for _, r := range b.queue {
+			r.finish(err)
+		}
+		b.queue = nil
+		b.waiting.Store(0)
+	case !contended:
 		// Nobody who must have an answer waits for a flight any more: those to come may
 		// take the time that a slow store needs.
 		b.degraded.Store(true)
 		b.grace = min(2*b.grace+b.l.opts.Timeout, mostGrace)
+		fallthrough
+	default:
+		b.failed.Store(nil)
 	}
 	for _, c := range calls {
 		switch {
@@ -225,6 +239,15 @@ func (b *bucket) fail(err error) {
 	b.next.Store(b.l.now() + int64(jitter(b.backoff)))
 }
 
+// failing is the error that the last flight has ended with, until the next may begin; nil if
+// it was none, or one that passes.
+func (b *bucket) failing() error {
+	if err := b.failed.Load(); err != nil && b.l.now() < b.next.Load() {
+		return *err
+	}
+	return nil
+}
+
 // schedule has the next flight begin by itself if someone waits for it. Called with the
 // mutex.
 func (b *bucket) schedule() {
@@ -233,7 +256,7 @@ func (b *bucket) schedule() {
 	}
 	wait := time.Duration(b.next.Load() - b.l.now())
 	switch {
-	case !b.degraded.Load() && (len(b.calls) > 0 || b.errand != fetchTokens):
+	case !b.degraded.Load() && b.failed.Load() == nil && (len(b.calls) > 0 || b.errand != fetchTokens):
 		wait = 0
 	case b.degraded.Load() && b.l.opts.OnUnavailable == Decay:
 		wait = min(max(wait, 0), 20*time.Millisecond)
@@ -318,9 +341,12 @@ func (b *bucket) short(ctx context.Context, n int64) (Decision, error) {
 	for try := 0; ; try++ {
 		v, now := b.view.Load(), b.l.now()
 		b.asked.Store(now)
+		failing := b.failing()
 		switch {
 		case b.l.ctx.Err() != nil:
 			return Decision{}, b.l.errClosed()
+		case failing != nil:
+			return Decision{}, failing
 		case v.alive && n > v.config.Limit() && now-v.seen < int64(tendEvery):
 			d := v.decision(false, b.avail.Load(), now)
 			d.RetryAfter = Never

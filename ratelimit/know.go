@@ -15,13 +15,8 @@ func (b *bucket) know(ctx context.Context, must bool) error {
 		return nil
 	}
 	snap, received, err := b.look(ctx)
-	switch {
-	case errors.Is(err, recipes.ErrConflict):
-		return fmt.Errorf("%w: %w", errForeign, err)
-	case err != nil:
+	if err = native(snap, err); err != nil {
 		return err
-	case snap.Version != 0 && snap.Value.Rate.problem() != "":
-		return fmt.Errorf("%w: %w", errForeign, recipes.ErrConflict)
 	}
 	b.lonely = b.own != 0 && snap.Version == b.own
 	if snap.Version == 0 {
@@ -46,6 +41,17 @@ func (b *bucket) know(ctx context.Context, must bool) error {
 			return nil
 		}
 		_, err = b.l.base.peek(ctx)
+	}
+	return err
+}
+
+// native is the error of a read, or that what was read is not a limiter's.
+func native(snap recipes.Snapshot[record], err error) error {
+	switch {
+	case errors.Is(err, recipes.ErrConflict):
+		return fmt.Errorf("%w: %w", errForeign, err)
+	case err == nil && snap.Version != 0 && snap.Value.Rate.problem() != "":
+		return fmt.Errorf("%w: %w", errForeign, recipes.ErrConflict)
 	}
 	return err
 }
@@ -84,7 +90,7 @@ func (b *bucket) first(ctx context.Context) (Config, error) {
 func (b *bucket) peek(ctx context.Context) (Config, error) {
 	for {
 		snap, err := b.reg.Snapshot(ctx)
-		if err != nil {
+		if err = native(snap, err); err != nil {
 			return Config{}, err
 		}
 		if snap.Version == 0 {

@@ -165,7 +165,8 @@ func Set(ctx context.Context, c *recipes.Client, name string, config Config) (St
 }
 
 // Remove forgets the limiter called name: its configuration, and who has tokens. Processes
-// that use it make it anew, with all of its burst. Removing what is not there is no error.
+// that use it make it anew, with all of its burst. Removing what is not there is no error. It
+// returns ErrConflict if what is stored can't be read.
 func Remove(ctx context.Context, c *recipes.Client, name string) error {
 	r, err := register(c, name)
 	if err != nil {
@@ -173,9 +174,10 @@ func Remove(ctx context.Context, c *recipes.Client, name string) error {
 	}
 	for {
 		snap, err := r.Snapshot(ctx)
-		if err == nil {
-			err = r.Remove(ctx, snap)
+		if err != nil {
+			return err
 		}
+		err = r.Remove(ctx, snap)
 		if err == nil || !errors.Is(err, recipes.ErrConflict) || ctx.Err() != nil {
 			return err
 		}

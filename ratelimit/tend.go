@@ -65,7 +65,7 @@ func (l *Limiter) refresh() {
 		return // nobody knows it yet
 	}
 	snap, err := l.base.reg.Snapshot(ctx)
-	if err != nil || snap.Version == 0 || snap.Value.Config == l.base.view.Load().config {
+	if native(snap, err) != nil || snap.Version == 0 || snap.Value.Config == l.base.view.Load().config {
 		return // whoever needs the store will see
 	}
 	l.base.see(func(v *view) { v.config = snap.Value.Config })
@@ -91,7 +91,7 @@ func (b *bucket) tend(now int64) bool {
 	}
 	b.mu.Unlock()
 	switch {
-	case waits || b.degraded.Load() && idle < time.Minute:
+	case waits || (b.degraded.Load() || b.failed.Load() != nil) && idle < time.Minute:
 		return true
 	case b.holds():
 		if idle > max(idleAfter, v.config.period()) {

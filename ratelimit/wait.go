@@ -83,6 +83,9 @@ func (l *Limiter) ReserveN(ctx context.Context, key string, n int64) (*Reservati
 
 // meetFirst finds out what the limit is.
 func (b *bucket) meetFirst(ctx context.Context, n int64) error {
+	if err := b.failing(); err != nil {
+		return err
+	}
 	b.l.tendToIt()
 	f := b.fetch(n)
 	timer := time.NewTimer(b.l.opts.Timeout)
@@ -133,6 +136,9 @@ func (b *bucket) reserve(ctx context.Context, n int64) (*Reservation, error) {
 	}
 	b.asked.Store(b.l.now())
 	b.expireLocked(b.l.now())
+	if err := b.failing(); err != nil && (len(b.queue) > 0 || b.avail.Load() < n) {
+		return nil, err
+	}
 	b.queue = append(b.queue, r)
 	b.waiting.Add(n)
 	b.serve()

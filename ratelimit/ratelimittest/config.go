@@ -291,13 +291,15 @@ func testConcurrency(t *testing.T, w *suite.World) {
 func testUnset(t *testing.T, w *suite.World) {
 	c := newCrowd(t, w)
 	client := w.Client(t, recipetest.Options{})
-	l := c.join(&ratelimit.Options{Timeout: suite.Patience})
+	l := c.join(&ratelimit.Options{Timeout: suite.Patience, OnUnavailable: ratelimit.Open})
 	ctx := suite.Within(t)
 	for _, key := range []string{"", "ann"} {
-		_, err := l.Allow(ctx, key)
-		require.ErrorIs(t, err, ratelimit.ErrUnset)
-		_, err = l.Wait(ctx, key)
-		require.ErrorIs(t, err, ratelimit.ErrUnset)
+		for range 3 {
+			_, err := l.Allow(ctx, key)
+			require.ErrorIs(t, err, ratelimit.ErrUnset)
+			_, err = l.Wait(ctx, key)
+			require.ErrorIs(t, err, ratelimit.ErrUnset)
+		}
 	}
 	set(t, client, name, ratelimit.Config{Rate: hourly, Burst: 2})
 	for _, key := range []string{"", "ann"} {
@@ -308,7 +310,8 @@ func testUnset(t *testing.T, w *suite.World) {
 	}
 }
 
-// testForeign has a register in the place of a limiter's that is not one.
+// testForeign has a register in the place of a limiter's that is not one. That is an error for
+// as long as it is so, and not an outage.
 func testForeign(t *testing.T, w *suite.World) {
 	client := w.Client(t, recipetest.Options{})
 	for i, value := range []any{"text", map[string]any{"rate": map[string]any{"tokens": 0, "per": 0}}} {
@@ -317,14 +320,41 @@ func testForeign(t *testing.T, w *suite.World) {
 		require.NoError(t, err)
 		_, err = r.CompareAndSwap(suite.Within(t), 0, value)
 		require.NoError(t, err)
-		l, err := ratelimit.New(client, other, options(hourly, 5))
+		o := options(hourly, 5)
+		o.OnUnavailable = ratelimit.Open
+		l, err := ratelimit.New(client, other, o)
 		require.NoError(t, err)
-		_, err = l.Allow(suite.Within(t), "")
-		require.ErrorIs(t, err, recipes.ErrConflict)
-		_, err = l.Wait(suite.Within(t), "")
-		require.ErrorIs(t, err, recipes.ErrConflict)
+		for range 3 {
+			for _, key := range []string{"", "ann"} {
+				_, err = l.Allow(suite.Within(t), key)
+				require.ErrorIs(t, err, recipes.ErrConflict)
+				_, err = l.Wait(suite.Within(t), key)
+				require.ErrorIs(t, err, recipes.ErrConflict)
+			}
+		}
 		require.NoError(t, l.Close(suite.Within(t)))
 	}
+	l := newCrowd(t, w).join(options(hourly, 5))
+	_, err := l.WaitN(suite.Within(t), "", 5)
+	require.NoError(t, err)
+	waiter, err := l.Reserve(suite.Within(t), "")
+	require.NoError(t, err)
+	r, err := recipes.NewRegisterIn[any](client, "rate", name)
+	require.NoError(t, err)
+	_, err = r.Update(suite.Within(t), func(any) (any, error) { return "text", nil })
+	require.NoError(t, err)
+	_, err = waiter.Wait(suite.Within(t))
+	require.ErrorIs(t, err, recipes.ErrConflict)
+	_, err = l.Allow(suite.Within(t), "")
+	require.ErrorIs(t, err, recipes.ErrConflict)
+	require.ErrorIs(t, ratelimit.Remove(suite.Within(t), client, name), recipes.ErrConflict)
+	snap, err := r.Snapshot(suite.Within(t))
+	require.NoError(t, err)
+	require.NoError(t, r.Remove(suite.Within(t), snap))
+	suite.Eventually(t, "the limiter to be made anew", func() bool {
+		d, err := l.Allow(suite.Within(t), "")
+		return err == nil && d.OK
+	})
 }
 
 func testInvalid(t *testing.T, w *suite.World) {
