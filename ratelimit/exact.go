@@ -36,6 +36,10 @@ func (b *bucket) decide(ctx context.Context, n int64) (Decision, error) {
 		defer b.mu.Unlock()
 		return b.withoutLocked(n), nil
 	}
+	if len(b.queue) > 0 { // who waits comes first
+		defer b.mu.Unlock()
+		return b.refuse(n), nil
+	}
 	b.calls = append(b.calls, c)
 	b.fetchLocked(0)
 	b.mu.Unlock()

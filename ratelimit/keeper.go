@@ -161,7 +161,7 @@ func (b *bucket) once(ctx context.Context, read bool) (done bool, err error) {
 		s.configure(base.config, false)
 	}
 	b.mu.Lock()
-	errand, queued := b.errand, len(b.queue) > 0
+	errand, queued := b.errand, len(b.queue) > 0 && len(b.calls) == 0 // those calls came before the line
 	b.mu.Unlock()
 	switch {
 	case errand == prune:

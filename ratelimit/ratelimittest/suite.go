@@ -33,6 +33,7 @@ var tests = []suite.Test{
 	{Name: "Window", Run: testWindow},
 	{Name: "QuietIsNotStarved", Run: testQuietIsNotStarved},
 	{Name: "WaitInOrder", Run: testWaitInOrder},
+	{Name: "ExactBesideALine", Run: testExactBesideALine},
 	{Name: "ReserveAndCancel", Run: testReserveAndCancel},
 	{Name: "ColdStart", Run: testColdStart},
 	{Name: "ShiftedClock", Run: testShiftedClock},

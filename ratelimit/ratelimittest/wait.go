@@ -56,6 +56,48 @@ func testWaitInOrder(t *testing.T, w *suite.World) {
 	require.NoError(t, err, "who has given up does not stand in the way")
 }
 
+// testExactBesideALine has decisions of an exact limiter while others wait in line: all are
+// answered, and tokens that come are for the line.
+func testExactBesideALine(t *testing.T, w *suite.World) {
+	const burst = 5
+	c := newCrowd(t, w)
+	o := options(hourly, burst)
+	o.Config.Mode = ratelimit.Exact
+	l := c.join(o)
+	c.drain(l, burst)
+	for range 5 {
+		var wg sync.WaitGroup
+		for range 8 { // some before the line, some after
+			wg.Go(func() {
+				d, err := l.Allow(suite.Within(t), "")
+				if c.fine(err) && (d.OK || d.Degraded || d.RetryAfter <= 0) {
+					t.Errorf("%+v", d)
+				}
+			})
+		}
+		r, err := l.ReserveN(suite.Within(t), "", 2)
+		require.NoError(t, err)
+		wg.Wait()
+		d := c.allow(l, 1)
+		require.False(t, d.OK)
+		r.Cancel()
+	}
+	r, err := l.ReserveN(suite.Within(t), "", burst)
+	require.NoError(t, err)
+	set(t, w.Client(t, recipetest.Options{}), name, ratelimit.Config{Rate: ratelimit.PerSecond(50), Burst: burst, Mode: ratelimit.Exact})
+	for waits := true; waits; {
+		select {
+		case <-r.Ready():
+			waits = false
+		default:
+			c.allow(l, 1)
+			time.Sleep(time.Millisecond) // the work that is limited
+		}
+	}
+	_, err = r.Wait(suite.Within(t))
+	require.NoError(t, err)
+}
+
 // testReserveAndCancel counts on a bucket that is not refilled.
 func testReserveAndCancel(t *testing.T, w *suite.World) {
 	for _, mode := range []ratelimit.Mode{ratelimit.Leased, ratelimit.Exact} {
