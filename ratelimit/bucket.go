@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -16,6 +17,7 @@ type bucket struct {
 	l    *Limiter
 	key  string
 	name string
+	id   string // of a process in the record; a key that was forgotten is another one's when it is used again
 	reg  *recipes.Register[record]
 
 	avail    atomic.Int64 // tokens that can be spent until stop
@@ -74,7 +76,7 @@ const mostGrace = time.Second
 const spentStep = int64(time.Millisecond)
 
 func (l *Limiter) newBucket(key string) (*bucket, error) {
-	b := &bucket{l: l, key: key, name: registerName(l.name, key)}
+	b := &bucket{l: l, key: key, name: registerName(l.name, key), id: rand.Text()[:12]}
 	reg, err := register(l.client, b.name)
 	if err != nil {
 		return nil, err
@@ -314,7 +316,25 @@ func (b *bucket) holds() bool {
 	return b.listed || b.sent != nil || b.avail.Load() > 0
 }
 
-// retire gives back what a key has that is to be forgotten, and ends it.
+// endIfUnused ends a bucket in which nobody waits or has reserved anything, and reports
+// whether it did. It may be called with the limiter's mutex, which who has the bucket's may wait for: so a
+// bucket that is just being used stays.
+func (b *bucket) endIfUnused() bool {
+	if !b.mu.TryLock() {
+		return false
+	}
+	defer b.mu.Unlock()
+	if len(b.queue) > 0 || len(b.calls) > 0 || b.held > 0 {
+		return false
+	}
+	b.ended = true
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+	return true
+}
+
+// retire gives back what a bucket has that has ended, when its last flight is over.
 func (b *bucket) retire() {
 	b.mu.Lock()
 	f := b.flight
@@ -322,7 +342,6 @@ func (b *bucket) retire() {
 	if f != nil {
 		<-f.done
 	}
-	b.end()
 	if b.holds() {
 		_ = b.giveAllBack(b.l.ctx) // otherwise it is void when its lease is over
 	}
@@ -332,7 +351,9 @@ func (b *bucket) retire() {
 func (b *bucket) giveAllBack(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, b.l.opts.Timeout)
 	defer cancel()
+	b.mu.Lock()
 	b.errand = goAway
+	b.mu.Unlock()
 	return b.round(ctx)
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockctl/lockctl/recipes"
@@ -122,6 +123,51 @@ func (c *crew) use(rnd *rand.Rand, l *Limiter) {
 			}
 		}
 		r.Cancel()
+	}
+}
+
+// TestForgottenKeys has processes that remember one key use three, in turn and at the same
+// time: whatever a key that is forgotten still gives back, its budget is not exceeded, and who
+// waits is not disturbed.
+func TestForgottenKeys(t *testing.T) {
+	for range 10 {
+		seed := rand.Uint64()
+		synctest.Test(t, func(t *testing.T) {
+			config, err := Config{Rate: PerSecond(200), Burst: 60}.complete()
+			require.NoError(t, err)
+			server := memory.NewServer()
+			keys := []string{"ann", "bob", "eve"}
+			crews := map[string]*crew{}
+			for _, key := range keys {
+				crews[key] = &crew{t: t, begun: time.Now()}
+			}
+			var wg sync.WaitGroup
+			for _, l := range fleet(t, server, seed, 2, 8*time.Millisecond, config) {
+				l.opts.MaxKeys = 1
+				for i := range 3 {
+					rnd := rand.New(rand.NewPCG(seed, uint64(i)))
+					wg.Go(func() {
+						for range 500 {
+							key, n := keys[rnd.IntN(3)], 1+rnd.Int64N(10)
+							use := l.AllowN
+							if rnd.IntN(3) == 0 {
+								use = l.WaitN
+							}
+							d, err := use(t.Context(), key, n)
+							if assert.NoError(t, err, "seed %d", seed) && d.OK {
+								crews[key].note(n)
+							}
+							time.Sleep(time.Duration(rnd.Int64N(int64(30 * time.Millisecond))))
+						}
+					})
+				}
+			}
+			wg.Wait()
+			for key, c := range crews {
+				require.LessOrEqual(t, overshoot(c.spent, config), 1e-6, "seed %d, key %s", seed, key)
+				require.NotEmpty(t, c.spent)
+			}
+		})
 	}
 }
 

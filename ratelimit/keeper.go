@@ -313,7 +313,7 @@ func (b *bucket) ask(s *record, refit bool) (take, int64) {
 func (b *bucket) report(moment int64) take {
 	b.seq++
 	return take{
-		id: b.l.id, who: b.l.who, seq: b.seq, unspent: b.avail.Load() + b.held, back: b.giving,
+		id: b.id, who: b.l.who, seq: b.seq, unspent: b.avail.Load() + b.held, back: b.giving,
 		spentAt: min(b.spentAt.Load()+spentStep, moment), denied: b.denied.Load(), admitted: b.extra.Load(),
 		degraded: b.degraded.Load(),
 	}

@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -32,7 +31,6 @@ type Limiter struct {
 	client *recipes.Client
 	name   string
 	opts   Options
-	id     string
 	who    string
 	start  time.Time // moments are counted from here
 
@@ -56,7 +54,7 @@ func New(c *recipes.Client, name string, opts *Options) (*Limiter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("limiter %q: %w", name, err)
 	}
-	l := &Limiter{client: c, name: name, opts: o, id: rand.Text()[:12], who: c.Owner().String(), start: time.Now()}
+	l := &Limiter{client: c, name: name, opts: o, who: c.Owner().String(), start: time.Now()}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	if l.base, err = l.newBucket(""); err != nil {
 		return nil, err
@@ -120,7 +118,8 @@ func (l *Limiter) bucket(key string) (*bucket, error) {
 }
 
 // evict forgets the keys that were not used for longest: a sixteenth of them at a time,
-// as it has to look at all.
+// as it has to look at all. Keys that someone waits for, or has reserved tokens of, stay.
+// Called with the mutex.
 func (l *Limiter) evict() {
 	var all []*bucket
 	l.buckets.Range(func(_, b any) bool {
@@ -128,10 +127,17 @@ func (l *Limiter) evict() {
 		return true
 	})
 	slices.SortFunc(all, func(a, b *bucket) int { return int(min(max(a.used()-b.used(), -1), 1)) })
-	for _, b := range all[:max(len(all)/16, 1)] {
+	most := max(len(all)/16, 1)
+	for _, b := range all {
+		if !b.endIfUnused() {
+			continue
+		}
 		l.buckets.Delete(b.key)
 		l.count--
 		l.launch(b.retire)
+		if most--; most == 0 {
+			return
+		}
 	}
 }
 

@@ -50,12 +50,17 @@ func (l *Limiter) Wait(ctx context.Context, key string) (Decision, error) {
 // decides; Closed waits. Errors are those of AllowN, and ErrInvalid if n is more than can
 // ever be there; when the context ends nothing is taken.
 func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (Decision, error) {
-	r, err := l.ReserveN(ctx, key, n)
-	if err != nil {
-		return Decision{}, err
+	for {
+		r, err := l.ReserveN(ctx, key, n)
+		if err != nil {
+			return Decision{}, err
+		}
+		d, err := r.Wait(ctx)
+		r.Cancel() // which does nothing after Wait has returned nil
+		if !errors.Is(err, errRetired) {
+			return d, err
+		}
 	}
-	defer r.Cancel() // which does nothing after Wait has returned nil
-	return r.Wait(ctx)
 }
 
 // Reserve is ReserveN for one token.

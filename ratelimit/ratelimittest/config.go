@@ -183,6 +183,35 @@ func testKeysAreForgotten(t *testing.T, w *suite.World) {
 	require.True(t, d.OK, "and it can be used again")
 }
 
+// testKeysInUseStay has calls wait for a key's tokens, and others use more keys than are
+// remembered.
+func testKeysInUseStay(t *testing.T, w *suite.World) {
+	c := newCrowd(t, w)
+	o := options(ratelimit.PerSecond(20), 10)
+	o.MaxKeys = 2
+	l := c.join(o)
+	ctx := suite.Within(t)
+	_, err := l.WaitN(ctx, "ann", 10)
+	require.NoError(t, err)
+	r, err := l.ReserveN(ctx, "ann", 10)
+	require.NoError(t, err)
+	for i, waits := 0, true; waits; i++ {
+		d, err := l.Allow(ctx, fmt.Sprint(i))
+		require.NoError(t, err)
+		require.True(t, d.OK)
+		select {
+		case <-r.Ready():
+			waits = false
+		default:
+		}
+	}
+	_, err = l.Allow(ctx, "bob")
+	require.NoError(t, err)
+	d, err := r.Wait(ctx)
+	require.NoError(t, err)
+	require.True(t, d.OK)
+}
+
 // testKeySetByHand has a key that does not follow its limiter.
 func testKeySetByHand(t *testing.T, w *suite.World) {
 	c := newCrowd(t, w)

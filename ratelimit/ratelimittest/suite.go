@@ -48,6 +48,7 @@ var tests = []suite.Test{
 	{Name: "StoredConfigCounts", Run: testStoredConfigCounts},
 	{Name: "Keys", Run: testKeys},
 	{Name: "KeysAreForgotten", Run: testKeysAreForgotten},
+	{Name: "KeysInUseStay", Run: testKeysInUseStay},
 	{Name: "KeySetByHand", Run: testKeySetByHand},
 	{Name: "Take", Run: testTake},
 	{Name: "Look", Run: testLook},
