@@ -29,8 +29,9 @@ type Options struct {
 	// Problem.
 	Refuse func(http.ResponseWriter, *http.Request, ratelimit.Decision)
 	// OnError is told of requests about which nothing could be decided: the limiter is closed
-	// or not set up, or access to the store is denied. They are answered with 503. That the
-	// store can't be reached is none: see ratelimit.Options.OnUnavailable. Defaults to none.
+	// or not set up, access to the store is denied, or the request's context has ended. They
+	// are answered with 503. That the store can't be reached is none: see
+	// ratelimit.Options.OnUnavailable. Defaults to none.
 	OnError func(*http.Request, error)
 }
 
@@ -101,9 +102,8 @@ func (l *Limit) Admit(w http.ResponseWriter, r *http.Request) bool {
 		if l.o.OnError != nil {
 			l.o.OnError(r, err)
 		}
-		if r.Context().Err() == nil {
-			writeProblem(w, problem{Title: "Service unavailable", Status: http.StatusServiceUnavailable, Detail: "The rate limit can't be checked."})
-		}
+		// Also when the context has ended: that may be a deadline of ours, for which the client waits.
+		writeProblem(w, problem{Title: "Service unavailable", Status: http.StatusServiceUnavailable, Detail: "The rate limit can't be checked."})
 		return false
 	}
 	l.SetHeader(w.Header(), d)

@@ -105,6 +105,28 @@ func TestOptions(t *testing.T) {
 	require.ErrorIs(t, err, recipes.ErrInvalid)
 }
 
+// TestDeadline has a request whose context ends while its limit is asked for.
+func TestDeadline(t *testing.T) {
+	next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler was called") })
+	link := &memory.Link{}
+	client, err := memory.Open(memory.NewServer(), &memory.Options{Link: link})
+	require.NoError(t, err)
+	defer client.Close()
+	l, err := ratelimit.New(client, "api", &ratelimit.Options{Config: hourly, Timeout: time.Minute})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close(context.Background())) }()
+	h, err := httplimit.New(next, l, nil)
+	require.NoError(t, err)
+	link.StallBoth()
+	defer link.Resume()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	require.Contains(t, w.Body.String(), "can't be checked")
+}
+
 func TestByAddress(t *testing.T) {
 	for from, want := range map[string]string{
 		"10.0.0.1:80": "10.0.0.1", "[2001:db8:1:2:3::9]:80": "2001:db8:1:2::/64", "[fe80::1%eth0]:80": "fe80::/64",
