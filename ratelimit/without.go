@@ -25,7 +25,7 @@ func (b *bucket) without(n int64) Decision {
 
 // withoutLocked is without for who has the mutex.
 func (b *bucket) withoutLocked(n int64) Decision {
-	ok := b.admitAlone(n)
+	ok := (len(b.queue) == 0 || b.l.opts.OnUnavailable == Open) && b.admitAlone(n) // who waits comes first
 	d := b.view.Load().decision(ok, 0, b.l.now())
 	d.Degraded = true
 	if ok {
@@ -53,7 +53,9 @@ func (b *bucket) admitAlone(n int64) bool {
 	}
 	away := time.Duration(now - r.since).Seconds()
 	rate := v.even + (v.share-v.even)*math.Exp(-away/decaying.Seconds())
-	r.tokens = min(r.tokens+rate*time.Duration(now-r.filled).Seconds(), max(rate, 1))
+	// A second's tokens are kept, and what a larger call needs, while it asks again.
+	most := max(rate, 1, float64(min(n, v.config.Limit())))
+	r.tokens = max(r.tokens, min(r.tokens+rate*time.Duration(now-r.filled).Seconds(), most))
 	r.filled = now
 	if r.tokens < float64(n) {
 		return false
