@@ -42,6 +42,7 @@ type bucket struct {
 	calls   []*call
 	need    int64  // of a decision that waits for the flight
 	held    int64  // tokens of reservations that can be cancelled still
+	paid    int64  // of the tokens here, those that the record counts as spent; they are spent last
 	voids   uint64 // how often those became void
 	errand  errand
 	timer   *time.Timer
@@ -128,7 +129,7 @@ func (b *bucket) void(stop int64) {
 // drop drops all tokens, which are void. Called with the mutex.
 func (b *bucket) drop() {
 	b.avail.Store(0)
-	b.held, b.giving = 0, 0
+	b.held, b.giving, b.paid = 0, 0, 0
 	b.voids++
 }
 

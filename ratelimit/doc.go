@@ -20,7 +20,8 @@
 //     Policy Window, at most Rate.Tokens + Slack in each window of length Rate.Per. With
 //     Slack 0 that is so although processes have tokens that are not spent yet: those occupy
 //     the bucket until their process says that they are spent. In mode Exact a token is
-//     spent when the service commits the decision, of which the caller learns later.
+//     spent when the service commits the decision, of which the caller learns later. So it is
+//     in mode Leased for processes that use a key beside a thousand others.
 //   - No process's clock, pause, delay or crash adds tokens. Of wall clocks, only those of
 //     processes that start count, see Time.
 //   - Tokens of a process that crashes are lost: they are void a second or three periods

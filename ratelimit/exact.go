@@ -58,7 +58,7 @@ func (b *bucket) decideAll(ctx context.Context, s *record, read bool) (done bool
 	b.mu.Lock()
 	moment := b.l.now()
 	b.expireLocked(moment)
-	b.giving += b.takeDown(0)
+	b.putBack(0)
 	calls := b.calls
 	t := b.report(moment)
 	for _, c := range calls {

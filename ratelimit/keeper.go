@@ -239,8 +239,9 @@ func (b *bucket) leave(ctx context.Context, s *record) error {
 	b.mu.Lock()
 	moment := b.l.now()
 	b.expireLocked(moment)
-	b.giving += b.avail.Swap(0) + b.held
-	b.held = 0
+	b.putBack(0)
+	b.giving += max(b.held-b.paid, 0)
+	b.held, b.paid = 0, 0
 	b.voids++
 	t := b.report(moment)
 	b.mu.Unlock()
@@ -297,10 +298,10 @@ func (b *bucket) ask(s *record, refit bool) (take, int64) {
 	lead := b.lead(s.Config)
 	switch {
 	case s.Mode == Exact:
-		b.giving += b.takeDown(0)
+		b.putBack(0)
 	case refit:
 		share := s.Rate.perSecond() / float64(max(len(s.Procs), 1))
-		b.giving += b.takeDown(int64(share * (s.period() + lead).Seconds()))
+		b.putBack(int64(share * (s.period() + lead).Seconds()))
 	}
 	t := b.report(moment)
 	t.need, t.demand, t.only = b.shortfall(), int64(min(b.demand, 1e15)), s.Mode == Exact
@@ -312,11 +313,22 @@ func (b *bucket) ask(s *record, refit bool) (take, int64) {
 // with the mutex.
 func (b *bucket) report(moment int64) take {
 	b.seq++
+	have := b.avail.Load() + b.held
+	b.paid = min(b.paid, have)
 	return take{
-		id: b.id, who: b.l.who, seq: b.seq, unspent: b.avail.Load() + b.held, back: b.giving,
+		id: b.id, who: b.l.who, seq: b.seq, unspent: have - b.paid, back: b.giving,
 		spentAt: min(b.spentAt.Load()+spentStep, moment), denied: b.denied.Load(), admitted: b.extra.Load(),
 		degraded: b.degraded.Load(),
 	}
+}
+
+// putBack has the next write give back what is more than that. Called with the mutex.
+func (b *bucket) putBack(to int64) {
+	b.paid = min(b.paid, b.avail.Load()+b.held)
+	n := b.takeDown(to)
+	paid := min(b.paid, n)
+	b.paid -= paid
+	b.giving += n - paid
 }
 
 // takeDown takes away what is more than that. Called with the mutex.
@@ -381,16 +393,22 @@ func (b *bucket) adopt(a *attempt) {
 		b.drop() // before stop says that what is there lasts
 	}
 	b.listed = !t.leave && s.Procs[t.id].Seq != 0
-	if b.listed && !t.exact {
+	if (b.listed || g.tokens > 0) && !t.exact && !t.leave {
 		lasts := int64(s.lease()) * 19 / 20 // clocks may run at somewhat different speeds
 		b.stop.Store(a.moment + lasts)
 		b.stopWall.Store(a.wall + lasts)
+		if !b.listed { // the record has no room for it
+			b.paid += g.tokens
+		}
 		b.avail.Add(g.tokens)
 	}
 	b.learn(s, g.share, a.moment)
 	now := b.l.now()
 	b.had, b.since = b.avail.Load(), a.moment
 	b.low.Store(int64(g.share * b.lead(s.Config).Seconds()))
+	if !b.listed {
+		b.low.Store(0) // it gets no more than it needs
+	}
 	b.next.Store(now + int64(jitter(g.wait)))
 	if g.wait == never {
 		b.next.Store(now)

@@ -10,7 +10,7 @@ import (
 const (
 	slotsPerWindow = 16
 	// mostProcs is how many processes can have tokens out at once. Others get what they
-	// need and no more.
+	// need and no more, and it counts as spent when they take it.
 	mostProcs = 1000
 )
 

@@ -19,6 +19,7 @@ func (s *record) grantShare(t take) grant {
 	own.Who, own.Demand, own.Need, own.Seq, own.Degraded = t.who, max(t.demand, 1), t.need, t.seq, t.degraded
 	if !known && len(s.Procs) >= mostProcs {
 		g := s.grantCalls([]int64{t.need}, s.Lag)
+		g.share /= float64(len(s.Procs) + 1)
 		if g.wait = s.comes(t.need); g.calls[0] {
 			g.tokens = t.need // spent already, so they can't be given back
 		}
