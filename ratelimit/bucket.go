@@ -44,6 +44,7 @@ type bucket struct {
 	held    int64  // tokens of reservations that can be cancelled still
 	paid    int64  // of the tokens here, those that the record counts as spent; they are spent last
 	voids   uint64 // how often those became void
+	yield   bool   // what is here goes back with the next write
 	errand  errand
 	timer   *time.Timer
 	pruned  bool // the register was removed, or is not to be, since the last use

@@ -135,7 +135,7 @@ func (b *bucket) touched() bool {
 func (b *bucket) needy() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.calls) > 0 || b.shortfall() > b.avail.Load()
+	return len(b.calls) > 0 || b.shortfall(b.known.Value.Limit()) > b.avail.Load()
 }
 
 // settle finds out what became of a write whose reply was lost.
@@ -216,22 +216,26 @@ func (b *bucket) tap(ctx context.Context, s *record) error {
 func (b *bucket) lease(ctx context.Context, s *record, refit bool) error {
 	t, moment := b.ask(s, refit)
 	trial := s.clone()
-	if g := trial.apply(t, &b.clock, moment); b.idle(trial, t, g) && s.Config == b.known.Value.Config {
+	if g := trial.apply(t, &b.clock, moment); b.idle(trial, t, g, moment) && s.Config == b.known.Value.Config {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.learn(trial, g.share, moment)
-		b.next.Store(b.l.now() + int64(jitter(g.wait)))
+		b.pace(g)
 		return nil
 	}
 	return b.write(ctx, s, t, moment)
 }
 
 // idle reports whether a take changes nothing that others should know: it gets nothing,
-// gives nothing, and the process is known to want some.
-func (b *bucket) idle(s *record, t take, g grant) bool {
+// gives nothing, and the process is known to want some. What it has lasts a while.
+func (b *bucket) idle(s *record, t take, g grant, moment int64) bool {
 	before, listed := b.known.Value.Procs[t.id]
+	lasts := before.Until - s.T // for longer than the process's own clock says, by the lag
+	if t.unspent > 0 {
+		lasts = min(lasts, b.stop.Load()-moment)
+	}
 	return g.tokens == 0 && listed && !g.lost && before.Out == t.unspent && t.back == 0 && before.Demand >= t.demand/2 &&
-		before.Need >= t.need && before.Until-s.T > int64(s.lease())/2 && b.touch == nil
+		before.Need >= t.need && lasts > int64(s.lease())/2 && b.touch == nil
 }
 
 // leave gives back what is unspent.
@@ -297,14 +301,14 @@ func (b *bucket) ask(s *record, refit bool) (take, int64) {
 	b.measure(moment)
 	lead := b.lead(s.Config)
 	switch {
-	case s.Mode == Exact:
+	case s.Mode == Exact, b.yield:
 		b.putBack(0)
 	case refit:
 		share := s.Rate.perSecond() / float64(max(len(s.Procs), 1))
 		b.putBack(int64(share * (s.period() + lead).Seconds()))
 	}
 	t := b.report(moment)
-	t.need, t.demand, t.only = b.shortfall(), int64(min(b.demand, 1e15)), s.Mode == Exact
+	t.need, t.demand, t.only = b.shortfall(s.Limit()), int64(min(b.demand, 1e15)), s.Mode == Exact
 	t.lead = max(lead, min(time.Duration(b.trip), s.period()))
 	return t, moment
 }
@@ -351,12 +355,27 @@ func (b *bucket) expireLocked(moment int64) {
 	}
 }
 
-// shortfall is what who is first in line is short of. Called with the mutex.
-func (b *bucket) shortfall() int64 {
+// shortfall is what who is first in line is short of, if that can ever be there. Called with
+// the mutex.
+func (b *bucket) shortfall(limit int64) int64 {
+	n := b.need
 	if len(b.queue) > 0 {
-		return max(b.queue[0].n-b.avail.Load(), 0)
+		n = b.queue[0].n
 	}
-	return max(b.need-b.avail.Load(), 0)
+	if n > limit {
+		return 0
+	}
+	return max(n-b.avail.Load(), 0)
+}
+
+// pace notes when to ask again. Called with the mutex.
+func (b *bucket) pace(g grant) {
+	b.yield = g.yield && b.avail.Load() > 0
+	wait := g.wait
+	if b.yield || wait == never {
+		wait = 0
+	}
+	b.next.Store(b.l.now() + int64(jitter(wait)))
 }
 
 // measure estimates how many tokens a second would be spent: what was, and what was
@@ -403,16 +422,12 @@ func (b *bucket) adopt(a *attempt) {
 		b.avail.Add(g.tokens)
 	}
 	b.learn(s, g.share, a.moment)
-	now := b.l.now()
 	b.had, b.since = b.avail.Load(), a.moment
 	b.low.Store(int64(g.share * b.lead(s.Config).Seconds()))
 	if !b.listed {
 		b.low.Store(0) // it gets no more than it needs
 	}
-	b.next.Store(now + int64(jitter(g.wait)))
-	if g.wait == never {
-		b.next.Store(now)
-	}
+	b.pace(g)
 }
 
 // learn takes in what a record says.

@@ -236,6 +236,7 @@ type grant struct {
 	want   int64         // what it would have been if there had been more
 	share  float64       // tokens a second that are the process's part
 	lost   bool          // what was unspent is void
+	yield  bool          // another may need what was unspent to have all that it needs: it is to go back
 	wait   time.Duration // until there may be more, if it is less than needed or wanted
 	calls  []bool        // which are admitted
 }

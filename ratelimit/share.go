@@ -42,6 +42,9 @@ func (s *record) grantShare(t take) grant {
 	}
 	fair := max(s.accrued(own, g.share, period), float64(free)-others)
 	g.tokens = min(free, max(t.need, min(g.want, int64(fair))))
+	if t.need > free && s.full() && !s.first(t.id) {
+		g.tokens, g.yield = 0, t.unspent > 0
+	}
 	if g.tokens < g.want {
 		g.wait = s.patience(t, free, g, shares)
 	}
@@ -54,10 +57,27 @@ func (s *record) grantShare(t take) grant {
 	own.Until = s.T + s.Lag + int64(s.lease())
 	own.Grant = g.tokens
 	if g.tokens > 0 {
-		own.At, own.Need = s.T, 0
+		own.At, own.Need = s.T, max(t.need-g.tokens, 0)
 	}
 	s.Procs[t.id] = own
 	return g
+}
+
+// full reports whether no more tokens come until some that are out are spent: all that can be
+// there at once are there or out.
+func (s *record) full() bool { return s.free()+s.out() >= s.capacity() }
+
+// first reports whether a process is the one that may keep the part that it has of what it
+// needs when the bucket is full: it has the most of all that need more. If each kept its
+// part, none might ever have the whole.
+func (s *record) first(id string) bool {
+	own := s.Procs[id]
+	for other, p := range s.Procs {
+		if other != id && p.Need > 0 && cmp.Or(cmp.Compare(p.Out, own.Out), cmp.Compare(id, other)) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // longest is how long a process waits at most until it asks again: others may have given
@@ -84,6 +104,9 @@ func (s *record) patience(t take, free int64, g grant, shares map[string]float64
 			}
 		}
 		comes = time.Duration(min(float64(comes)*rate/max(rest, rate/float64(len(shares))), float64(longest)))
+	}
+	if t.unspent+g.tokens > 0 { // which must not be void by then
+		comes = min(comes, s.lease()*2/5)
 	}
 	return min(max(wait, comes), longest)
 }

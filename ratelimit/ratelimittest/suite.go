@@ -32,6 +32,7 @@ var tests = []suite.Test{
 	{Name: "ExactCount", Run: testExactCount},
 	{Name: "Window", Run: testWindow},
 	{Name: "QuietIsNotStarved", Run: testQuietIsNotStarved},
+	{Name: "LargeNeeds", Run: testLargeNeeds},
 	{Name: "WaitInOrder", Run: testWaitInOrder},
 	{Name: "ExactBesideALine", Run: testExactBesideALine},
 	{Name: "ReserveAndCancel", Run: testReserveAndCancel},

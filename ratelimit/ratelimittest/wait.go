@@ -15,6 +15,26 @@ import (
 	"github.com/lockctl/lockctl/recipes/recipetest"
 )
 
+// testLargeNeeds has processes that wait for all that the bucket holds at once: each gets it in
+// the end, though others have a part of it meanwhile.
+func testLargeNeeds(t *testing.T, w *suite.World) {
+	const burst = 10
+	rate := ratelimit.PerSecond(100)
+	c := newCrowd(t, w)
+	limiters := []*ratelimit.Limiter{c.join(options(rate, burst)), c.join(options(rate, burst)), c.join(options(rate, burst))}
+	all(limiters, func(_ int, l *ratelimit.Limiter) {
+		for range 4 {
+			from := time.Since(c.begun)
+			if _, err := l.WaitN(suite.Within(t), "", burst); !c.fine(err) {
+				return
+			}
+			c.note(from, burst)
+		}
+	})
+	require.EqualValues(t, 12*burst, c.total())
+	require.LessOrEqual(t, c.overshoot(burst, rate), 0.0)
+}
+
 // testWaitInOrder has calls wait in line in one process.
 func testWaitInOrder(t *testing.T, w *suite.World) {
 	c := newCrowd(t, w)
