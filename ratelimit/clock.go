@@ -40,6 +40,10 @@ const unknown = -1
 // the lag is 0. A process that has not written yet knows nothing of d: if it takes tokens it
 // makes a base.
 //
+// A monotonic clock stands still while its machine is suspended: what was concluded from
+// earlier moments no longer holds then. Where the wall clock tells, it is forgotten; off
+// stays, as the moments after it are too early rather than too late.
+//
 // A lease ends when logical time has passed what it was when the tokens were taken, and the
 // lag, and the length of the lease: so it lasts in true time too, whoever catches up.
 type clock struct {
@@ -92,6 +96,10 @@ func (c *clock) wrote(s *record, computed, received int64) {
 	c.sent, c.sentT = computed, s.T
 	c.observe(s, received)
 }
+
+// doubt is for when the process's monotonic clock has stood still: the bound on d does not hold
+// any more.
+func (c *clock) doubt() { c.least, c.sent = unbounded, unknown }
 
 // at is the logical time of a version that is computed at that moment, and replaces s.
 func (c *clock) at(moment int64, s *record) int64 { return max(s.T, moment-c.off) }

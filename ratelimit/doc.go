@@ -49,7 +49,9 @@
 //     are.
 //   - With OnUnavailable Open or Decay, what is admitted without the service is above the
 //     limit.
-//   - Clocks of machines are taken to run equally fast, to a part in twenty.
+//   - Clocks of machines are taken to run equally fast, to a part in twenty. That a machine was
+//     suspended is seen by its wall clock; if that was set back meanwhile it is not, and what
+//     fills the bucket once may be admitted too much.
 //   - A reservation whose tokens were there and became void, because nobody waited for it
 //     for about a lease, waits again.
 //   - What is stored of a key whose process crashed stays. It is removed when a process that

@@ -56,7 +56,7 @@ func (b *bucket) decide(ctx context.Context, n int64) (Decision, error) {
 // what it goes by has just been read.
 func (b *bucket) decideAll(ctx context.Context, s *record, read bool) (done bool, err error) {
 	b.mu.Lock()
-	moment := b.l.now()
+	moment := b.present()
 	b.expireLocked(moment)
 	b.putBack(0)
 	calls := b.calls

@@ -37,6 +37,9 @@ type keeper struct {
 	touch  *recipes.Snapshot[record] // the value that was there first, until its age is known
 	bank   bool                      // what is known of the time is to be written
 
+	moment int64 // the present one when it was asked for last
+	wall   int64 // and the wall clock then; 0 if it never was
+
 	demand float64 // tokens a second
 	since  int64   // moment of the last round
 	had    int64   // tokens then
@@ -185,6 +188,17 @@ func (b *bucket) once(ctx context.Context, read bool) (done bool, err error) {
 	return true, err
 }
 
+// present is the present moment. If by the wall clock more time has passed since the last one,
+// the machine may have been suspended, in which the monotonic clock stands still.
+func (b *bucket) present() int64 {
+	moment, wall := b.l.now(), wallNow()
+	if b.wall != 0 && wall-b.wall-(moment-b.moment) > int64(wallError) {
+		b.clock.doubt()
+	}
+	b.moment, b.wall = moment, wall
+	return moment
+}
+
 // soon is how long nobody may have written for it not to matter.
 const soon = 100 * time.Millisecond
 
@@ -200,7 +214,7 @@ func (b *bucket) tap(ctx context.Context, s *record) error {
 	}
 	same := s.clone()
 	same.Lag = unknown // by now
-	moment := b.l.now()
+	moment := b.present()
 	snap, err := b.reg.Replace(ctx, b.known, *same)
 	if err != nil {
 		b.late(snap, err)
@@ -241,7 +255,7 @@ func (b *bucket) idle(s *record, t take, g grant, moment int64) bool {
 // leave gives back what is unspent.
 func (b *bucket) leave(ctx context.Context, s *record) error {
 	b.mu.Lock()
-	moment := b.l.now()
+	moment := b.present()
 	b.expireLocked(moment)
 	b.putBack(0)
 	b.giving += max(b.held-b.paid, 0)
@@ -258,7 +272,7 @@ func (b *bucket) leave(ctx context.Context, s *record) error {
 
 // remove removes a register that says nothing.
 func (b *bucket) remove(ctx context.Context, s *record) error {
-	s.advance(b.clock.at(b.l.now(), s))
+	s.advance(b.clock.at(b.present(), s))
 	if b.known.Version == 0 || !s.whole() || s.Own || b.key == "" {
 		return nil
 	}
@@ -296,7 +310,7 @@ func (b *bucket) lose(a *attempt) {
 func (b *bucket) ask(s *record, refit bool) (take, int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	moment := b.l.now()
+	moment := b.present()
 	b.expireLocked(moment)
 	b.measure(moment)
 	lead := b.lead(s.Config)

@@ -63,7 +63,7 @@ func (b *bucket) look(ctx context.Context) (snap recipes.Snapshot[record], recei
 		return *told, b.toldAt, nil
 	}
 	snap, err = b.reg.Snapshot(ctx)
-	return snap, b.l.now(), err
+	return snap, b.present(), err
 }
 
 // late notes what a write was told, if it came too late.
