@@ -31,7 +31,7 @@ type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
-// dialConn begins to connect to one of the servers, until it is closed.
+// dialConn begins to connect to one of the servers, in their order, until it is closed.
 func dialConn(servers []string, timeout time.Duration, config *tls.Config) (*conn, error) {
 	d := newDialer(servers, timeout, config)
 	zk, events, err := gozk.Connect(servers, timeout, gozk.WithHostProvider(d), gozk.WithDialer(d.dial),

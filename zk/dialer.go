@@ -58,7 +58,7 @@ func newDialer(servers []string, timeout time.Duration, config *tls.Config) *dia
 	return d
 }
 
-// Init implements gozk.HostProvider. The servers are known already.
+// Init implements gozk.HostProvider. The servers and their order are known already.
 func (d *dialer) Init([]string) error { return nil }
 
 // Len implements gozk.HostProvider.

@@ -35,12 +35,10 @@ func (s *session) Enter(ctx context.Context, q driver.Queue, value []byte) (driv
 	if err != nil {
 		return none, nil, err
 	}
-	if s.store.user != nil {
-		if !s.entering.enter() {
-			return none, nil, driver.ErrSessionOver
-		}
-		defer s.entering.leave()
+	if !s.entering.enter() {
+		return none, nil, errEnded
 	}
+	defer s.entering.leave()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		made, list, err := s.create(ctx, dir, value)
 		if err != nil {
@@ -153,7 +151,7 @@ func (s *session) place(ctx context.Context, dir string, own *driver.Entry, befo
 // undecided.
 func (s *session) create(ctx context.Context, dir string, value []byte) (string, *early, error) {
 	a := &attempt{dir: dir, prefix: newPrefix()}
-	absent := 0 // how often there was nothing to make the node in, since that was made
+	absent := 0 // how often there was nothing to make the node in, although that was made
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		m, err := s.request(ctx, a, value)
 		if err == nil && !refused(m.err) {
@@ -203,7 +201,7 @@ func (s *session) request(ctx context.Context, a *attempt, value []byte) (made, 
 	if !s.link.conn.calls.start(func() {
 		defer close(answered)
 		path, err := zk.Create(path, value, gozk.FlagEphemeralSequential, s.store.opts.ACL)
-		answers <- made{path, err}
+		answers <- made{path, coded(err)}
 	}) {
 		close(answered)
 		return made{}, driver.ErrClosed

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,14 +28,68 @@ func translate(err error) error {
 	case errors.Is(err, gozk.ErrClosing):
 		kind = driver.ErrClosed
 	default:
-		return err
+		return coded(err)
 	}
 	return fmt.Errorf("%w: %w", kind, err)
+}
+
+// A code is the server's answer to a request, where the library has no error for it.
+type code int32
+
+// The codes that are treated each in its own way; see passes.
+const (
+	unimplemented code = -6
+	firstAPIError code = -100 // those above tell of the server, and those below of the request
+	notReadOnly   code = -119
+	timedOut      code = -122
+	quotaExceeded code = -125
+	throttled     code = -127
+)
+
+// Error implements error.
+func (c code) Error() string {
+	switch c {
+	case unimplemented:
+		return "the server does not know this request"
+	case quotaExceeded:
+		return "quota exceeded"
+	default:
+		return fmt.Sprintf("the server answers with error %d", int32(c))
+	}
+}
+
+// passes reports whether another answer may come to the same request, or it may have been
+// done all the same.
+func (c code) passes() bool {
+	switch c {
+	case notReadOnly, timedOut, throttled:
+		return true
+	case unimplemented:
+		return false
+	default:
+		return c > firstAPIError
+	}
+}
+
+// coded finds the code in what the library says of one that it does not know.
+func coded(err error) error {
+	if err == nil {
+		return nil
+	}
+	digits, unknown := strings.CutPrefix(err.Error(), "unknown error: ")
+	n, bad := strconv.ParseInt(digits, 10, 32)
+	if !unknown || bad != nil {
+		return err
+	}
+	return code(n)
 }
 
 // refused reports whether the server answered a request, with an error: it has
 // not done what was asked, and won't.
 func refused(err error) bool {
+	if c := code(0); errors.As(err, &c) {
+		return !c.passes()
+	}
 	for _, answer := range []error{
 		gozk.ErrNoNode, gozk.ErrNodeExists, gozk.ErrNotEmpty, gozk.ErrBadVersion, gozk.ErrBadArguments,
 		gozk.ErrNoChildrenForEphemerals, gozk.ErrNoAuth, gozk.ErrAuthFailed, gozk.ErrInvalidACL, gozk.ErrInvalidPath,
@@ -43,20 +98,7 @@ func refused(err error) bool {
 			return true
 		}
 	}
-	return unknownAnswer(err)
-}
-
-// throttled is the code of a server that has too much to do, which passes.
-const throttled = "-127"
-
-// unknownAnswer reports whether the server answered with a code that the library does not
-// know, such as that a quota is used up. Codes of its own troubles are above -100.
-func unknownAnswer(err error) bool {
-	if err == nil {
-		return false
-	}
-	_, code, ok := strings.Cut(err.Error(), "unknown error: ")
-	return ok && len(code) == len(throttled) && strings.HasPrefix(code, "-1") && code != throttled
+	return false
 }
 
 // final reports whether asking again gives no other answer.

@@ -2,6 +2,7 @@ package zk
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -175,6 +176,41 @@ func TestWatchResumes(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
+// testReplaceThroughLoss has the session end, by a disconnect, after a register was written
+// and before the reply was in: the write is found in the next session.
+func testReplaceThroughLoss(t *testing.T, s *zkserver.Server) {
+	link, err := faultlink.New(s.Addrs()[0])
+	require.NoError(t, err)
+	t.Cleanup(link.Close)
+	root := rootFor(t)
+	c := dial(t, "zk://"+link.Addr()+root, &Options{DisconnectIsLoss: true})
+	r, err := recipes.NewRegister[string](c, "kept")
+	require.NoError(t, err)
+	first, err := r.Replace(within(t), recipes.Snapshot[string]{}, "first")
+	require.NoError(t, err)
+	admin := newSession(t, s, root, 20*time.Second)
+	link.Stall(faultlink.Replies)
+	outcome := make(chan error, 1)
+	var second recipes.Snapshot[string]
+	go func() {
+		var err error
+		second, err = r.Replace(within(t), first, "second")
+		outcome <- err
+	}()
+	scope := driver.Scope{Space: driver.SpaceRegister, Name: "kept"}
+	eventually(t, "the write", func() bool {
+		entries, err := admin.store.List(within(t), scope)
+		return err == nil && len(entries) == 1 && entries[0].Revision > first.Version
+	})
+	link.Cut()
+	link.Resume()
+	require.NoError(t, <-outcome)
+	require.Equal(t, "second", second.Value)
+	present, err := r.Snapshot(within(t))
+	require.NoError(t, err)
+	require.Equal(t, second.Version, present.Version, "it was written once")
+}
+
 // lastGreeting is the latest that tells of the session.
 func lastGreeting(greeted func() greeting, session int64) greeting {
 	for {
@@ -205,6 +241,7 @@ func TestMemberThatHasLostData(t *testing.T) {
 	o, err := (&Options{Root: root, TTL: 20 * time.Second}).withDefaults(DefaultTTL)
 	require.NoError(t, err)
 	st := newStore(nil, []string{s.Addrs()[victim], s.Addrs()[leader]}, o)
+	st.order = slices.Clone
 	connected, err := st.Connect(within(t))
 	require.NoError(t, err)
 	sess := connected.(*session)

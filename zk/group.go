@@ -20,20 +20,7 @@ func (g *group) start(f func()) bool {
 	return true
 }
 
-// enter has the caller count as one of the group until it calls leave, unless the group was
-// closed.
-func (g *group) enter() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.closed {
-		g.wg.Add(1)
-	}
-	return !g.closed
-}
-
-func (g *group) leave() { g.wg.Done() }
-
-// close has start and enter refuse from now on, so that wait may be called.
+// close has start refuse from now on, so that wait may be called.
 func (g *group) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -38,7 +38,7 @@ type contender struct {
 
 // sequence returns the number at the end of a contender's name. Other children
 // of a lock's node are none of our business. A server before 3.6 counts past the
-// greatest number into the negative ones.
+// greatest number into the negative ones, and pads those to ten characters with the sign.
 func sequence(name string) (seq int, ok bool) {
 	digits, ok := cutLast(name, marker)
 	if !ok {
@@ -48,8 +48,8 @@ func sequence(name string) (seq int, ok bool) {
 		digits, ok = cutLast(name, valueMarker)
 	}
 	digits, negative := strings.CutPrefix(digits, "-")
-	if !ok || len(digits) != 10 && (!negative || len(digits) != 9) || // with the sign they are ten at the least
-		strings.Trim(digits, "0123456789") != "" {
+	width := len(digits) == 10 || negative && len(digits) == 9
+	if !ok || !width || strings.Trim(digits, "0123456789") != "" {
 		return 0, false
 	}
 	seq, err := strconv.Atoi(digits)

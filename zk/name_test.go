@@ -16,7 +16,9 @@ func TestSequence(t *testing.T) {
 		uuid + "-lock-0000000042":                             42,
 		uuid + "-lock-2147483647":                             2147483647,
 		uuid + "-lock--2147483648":                            -2147483648, // a server before 3.6 has counted too far
+		uuid + "-lock--1000000000":                            -1000000000,
 		uuid + "-lock--999999999":                             -999999999,
+		uuid + "-lock--000000001":                             -1,
 		"_c_" + strings.Repeat("ab", 16) + "-lock-0000000007": 7,
 		"lock-lock-0000000007":                                7,
 		strings.Repeat("0f", 16) + "__lock__0000000009":       9,
@@ -28,6 +30,7 @@ func TestSequence(t *testing.T) {
 	for _, name := range []string{
 		"", "not-an-entry", "-lock-", uuid + "-lock-", uuid + "-lock-42", uuid + "-lock-00000000042",
 		uuid + "-lock-000000000x", uuid + "-lock---00000001", uuid + "-lock-+000000001", "0000000001",
+		uuid + "-lock-000000001", uuid + "-lock--00000001", uuid + "-lock--00000000001",
 		uuid + "-lease-0000000001", strings.Repeat("0f", 16) + "__rlock__0000000009", uuid + "-lock-0000000001x",
 	} {
 		_, ok := sequence(name)

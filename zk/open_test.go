@@ -14,6 +14,7 @@ import (
 	"github.com/lockctl/lockctl/internal/faultlink"
 	"github.com/lockctl/lockctl/internal/zkserver"
 	"github.com/lockctl/lockctl/recipes"
+	"github.com/lockctl/lockctl/recipes/driver"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -60,10 +61,11 @@ func testOpen(t *testing.T, s *zkserver.Server) {
 	require.NoError(t, c.Close())
 }
 
-// testOpenClosed has the user close the connection first.
+// testOpenClosed has the user close the connection first. Then nothing works, and everything
+// says so.
 func testOpenClosed(t *testing.T, s *zkserver.Server) {
 	conn := connect(t, s.Addrs(), 20*time.Second)
-	c, err := Open(within(t), conn, &Options{Root: rootFor(t)})
+	c, err := Open(within(t), conn, patient(&Options{Root: rootFor(t)}))
 	require.NoError(t, err)
 	hold := lock(t, c, "held")
 	conn.Close()
@@ -74,56 +76,22 @@ func testOpenClosed(t *testing.T, s *zkserver.Server) {
 	}
 	require.ErrorIs(t, context.Cause(hold.Context()), recipes.ErrLost)
 	require.ErrorIs(t, hold.Unlock(within(t)), recipes.ErrLost)
+
+	m, err := c.Mutex("held", nil)
+	require.NoError(t, err)
+	_, err = m.Lock(within(t))
+	require.ErrorIs(t, err, recipes.ErrClosed)
 	_, err = c.Objects(within(t), recipes.Filter{})
 	require.ErrorIs(t, err, recipes.ErrClosed)
-	for _, err := range c.Watch(within(t), recipes.Filter{}) {
-		if err != nil {
-			require.ErrorIs(t, err, recipes.ErrClosed)
-		}
-	}
-	require.NoError(t, c.Close())
-}
-
-// testOpenCloseWhileEntering closes a client while requests to enter queues have no reply yet:
-// nothing is left in the session, which is the user's.
-func testOpenCloseWhileEntering(t *testing.T, s *zkserver.Server) {
-	const waiters = 20
-	root := rootFor(t)
-	link, conn, c, _ := stalled(t, s, root)
-	require.NoError(t, lock(t, c, "entering").Unlock(within(t)))
-	direct := connect(t, s.Addrs(), 20*time.Second)
-	link.Stall(faultlink.Replies)
-	ended := make(chan error, waiters)
-	for range waiters {
-		m, err := c.Mutex("entering", nil)
-		require.NoError(t, err)
-		go func() {
-			_, err := m.Lock(context.Background())
-			ended <- err
-		}()
-	}
-	nodes := func() int {
-		children, _, err := direct.Children(root + "/lock/entering")
-		if !errors.Is(err, gozk.ErrNoNode) {
-			require.NoError(t, err)
-		}
-		return len(children)
-	}
-	eventually(t, "the nodes to be made", func() bool { return nodes() == waiters })
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		_ = c.Close() // what could not be confirmed
-	}()
-	for range waiters {
-		require.ErrorIs(t, <-ended, recipes.ErrClosed)
-	}
-	link.Resume()
-	<-closed
-	require.Equal(t, gozk.StateHasSession, conn.State())
-	_, err := direct.Sync("/")
+	r, err := recipes.NewRegister[string](c, "value")
 	require.NoError(t, err)
-	require.Zero(t, nodes())
+	_, err = r.Replace(within(t), recipes.Snapshot[string]{}, "new")
+	require.ErrorIs(t, err, recipes.ErrClosed)
+	for _, err = range c.Watch(within(t), recipes.Filter{}) {
+		continue // the last one tells
+	}
+	require.ErrorIs(t, err, recipes.ErrClosed)
+	require.NoError(t, c.Close())
 }
 
 // stalled is a user's connection through a link, and a client on it.
@@ -152,6 +120,16 @@ func stalled(t *testing.T, s *zkserver.Server, root string) (*faultlink.Link, *g
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return link, conn, c, func() greeting { return <-greetings }
+}
+
+// openStore is the store of a client on a user's connection.
+func openStore(t *testing.T, user *gozk.Conn, root string) *store {
+	t.Helper()
+	o, err := (&Options{Root: root, TTL: 20 * time.Second}).withDefaults(DefaultOpenTTL)
+	require.NoError(t, err)
+	st := newStore(&conn{zk: user}, nil, o)
+	t.Cleanup(func() { require.NoError(t, st.Close()) })
+	return st
 }
 
 func expire(t *testing.T, s *zkserver.Server, g greeting) {
@@ -220,6 +198,62 @@ func testOpenStray(t *testing.T, s *zkserver.Server) {
 		return err == nil && len(children) == 1
 	})
 	require.NoError(t, o.hold.Unlock(within(t)))
+}
+
+// testOpenCloseEntering closes a client, and then a session, on the user's connection, while
+// the reply to a request to enter is not in: the node is there, and nobody else would remove
+// it for as long as the user's connection lives.
+func testOpenCloseEntering(t *testing.T, s *zkserver.Server) {
+	root := rootFor(t)
+	link, conn, c, _ := stalled(t, s, root)
+	admin := connect(t, s.Addrs(), 20*time.Second)
+	entered := func(name string, want int) {
+		t.Helper()
+		eventually(t, "a node in "+name, func() bool {
+			children, _, err := admin.Children(root + "/lock/" + name)
+			return err == nil && len(children) == want
+		})
+	}
+	require.NoError(t, lock(t, c, "client").Unlock(within(t))) // makes the queue
+	m, err := c.Mutex("client", nil)
+	require.NoError(t, err)
+	link.Stall(faultlink.Replies)
+	locked, closed := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := m.Lock(within(t))
+		locked <- err
+	}()
+	entered("client", 1)
+	go func() { closed <- c.Close() }()
+	require.ErrorIs(t, <-locked, recipes.ErrClosed)
+	link.Resume()
+	require.NoError(t, <-closed)
+	entered("client", 0)
+
+	st := openStore(t, conn, root)
+	sess, err := st.Connect(within(t))
+	require.NoError(t, err)
+	q := driver.Queue{Space: driver.SpaceLock, Name: "client"}
+	link.Stall(faultlink.Replies)
+	entering, stop := context.WithCancel(within(t))
+	go func() {
+		_, _, err := sess.Enter(entering, q, nil)
+		locked <- err
+	}()
+	entered("client", 1)
+	go func() { closed <- sess.Close(within(t)) }()
+	over, cancel := context.WithCancel(within(t))
+	cancel()
+	eventually(t, "the session to refuse who enters", func() bool {
+		require.Empty(t, closed, "closed while one was entering")
+		_, _, err := sess.Enter(over, q, nil)
+		return errors.Is(err, driver.ErrSessionOver)
+	})
+	stop()
+	require.ErrorIs(t, <-locked, context.Canceled)
+	link.Resume()
+	require.NoError(t, <-closed)
+	entered("client", 0)
 }
 
 // testDisconnectIsLoss cuts the connections of two clients.

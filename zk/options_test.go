@@ -108,3 +108,16 @@ func TestPathProblem(t *testing.T) {
 		require.Empty(t, pathProblem(path), path)
 	}
 }
+
+func TestShuffled(t *testing.T) {
+	t.Parallel()
+	servers := []string{"a:1", "b:1", "c:1"}
+	first := map[string]bool{}
+	for range 1000 {
+		order := shuffled(servers)
+		require.ElementsMatch(t, servers, order)
+		first[order[0]] = true
+	}
+	require.Len(t, first, 3, "each comes first for some")
+	require.Equal(t, []string{"a:1", "b:1", "c:1"}, servers)
+}

@@ -39,7 +39,8 @@ func (s *session) Update(ctx context.Context, own driver.Entry, value []byte) (d
 }
 
 // Swap implements driver.Store: one transaction deletes the old value's node and
-// creates the new one's.
+// creates the new one's. A register belongs to no session: if that of the link ends before
+// the reply is in, the outcome is unknown, and can be read in the next one.
 func (s *store) Swap(ctx context.Context, old driver.Entry, value []byte) (entry driver.Entry, err error) {
 	dir, err := s.dir(old.Queue)
 	if err != nil {
@@ -56,7 +57,7 @@ func (s *store) Swap(ctx context.Context, old driver.Entry, value []byte) (entry
 		if err == nil {
 			entry, err = s.swap(ctx, l, dir, old, value)
 		}
-		return resumable(err) // a register is no session's: what became of it can be read in the next one
+		return resumable(err)
 	})
 	return entry, err
 }

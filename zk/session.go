@@ -20,7 +20,7 @@ type session struct {
 	link  *link
 	turns turns
 
-	entering group // of the user's connection: calls of Enter
+	entering gate // calls to Enter, which Close waits for
 
 	mu        sync.Mutex
 	entries   map[string]struct{} // of the user's connection: paths of the nodes that were made and not removed
@@ -167,22 +167,16 @@ func entryOf(q driver.Queue, name string, n node) driver.Entry {
 	return entry
 }
 
-// Close implements driver.Session. On the user's connection, which lives on, it waits for
-// calls of Enter, whose contexts have ended, and removes what they have made.
+// Close implements driver.Session. On the user's connection it knows what there is to
+// remove when each Enter has returned, as each does when its own context ends.
 func (s *session) Close(ctx context.Context) error {
 	if s.store.user == nil {
 		return s.link.close(ctx)
 	}
-	s.entering.close()
-	entered := make(chan struct{})
-	go func() {
-		defer close(entered)
-		s.entering.wait()
-	}()
 	select {
-	case <-entered:
+	case <-s.entering.shut():
 	case <-ctx.Done():
-		return fmt.Errorf("close: requests to enter queues are under way: %w", ctx.Err())
+		return fmt.Errorf("wait for who enters a queue: %w", ctx.Err())
 	}
 	s.mu.Lock()
 	undecided := s.undecided

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,8 +19,9 @@ import (
 // for everything that needs none.
 type store struct {
 	opts    Options
-	user    *conn    // the user's connection; nil with Dial
-	servers []string // with Dial
+	user    *conn                           // the user's connection; nil with Dial
+	servers []string                        // with Dial
+	order   func(servers []string) []string // in which a link tries them
 
 	ctx    context.Context // ends with Close
 	stop   context.CancelFunc
@@ -34,9 +37,17 @@ type store struct {
 var errRefused = errors.New("no server accepts connections")
 
 func newStore(user *conn, servers []string, o Options) *store {
-	s := &store{opts: o, user: user, servers: servers, opening: make(chan struct{}, 1)}
+	s := &store{opts: o, user: user, servers: servers, order: shuffled, opening: make(chan struct{}, 1)}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
+}
+
+// shuffled has the clients of a service divide themselves among its servers, those of one
+// that fails too.
+func shuffled(servers []string) []string {
+	servers = slices.Clone(servers)
+	rand.Shuffle(len(servers), func(i, j int) { servers[i], servers[j] = servers[j], servers[i] })
+	return servers
 }
 
 // Engine implements driver.Store.
@@ -103,7 +114,7 @@ func (s *store) link(ctx context.Context, take bool) (*link, error) {
 	case usable:
 		return old, nil
 	case s.user != nil && old != nil && errors.Is(context.Cause(old.ctx), driver.ErrClosed):
-		return nil, driver.ErrClosed // the connection is, and stays so
+		return nil, context.Cause(old.ctx) // the user has closed the connection, for good
 	}
 
 	fresh, err := s.open(ctx)
@@ -132,7 +143,7 @@ func (s *store) open(ctx context.Context) (*link, error) {
 		l.ttl = ttlOf(s.opts.TTL)
 		return l, s.begin(ctx, l, nil)
 	}
-	c, err := dialConn(s.servers, s.opts.TTL, s.opts.TLS)
+	c, err := dialConn(s.order(s.servers), s.opts.TTL, s.opts.TLS)
 	if err != nil {
 		return nil, err
 	}

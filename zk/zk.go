@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"strings"
 
 	gozk "github.com/go-zookeeper/zk"
@@ -36,9 +34,9 @@ func Open(ctx context.Context, user *gozk.Conn, opts *Options) (*recipes.Client,
 
 // Dial makes a client from a URL: zk://host:port,host:port/root?ttl=15s, with
 // the parameters user, password-file, tls, cacert, cert, key and server-name.
-// What opts sets goes before what the URL says. A user's password is read from
-// password-file or from the environment's LOCKCTL_PASSWORD. Errors are those of
-// Open, within ClientOptions.ConnectTimeout.
+// The servers are tried in random order. What opts sets goes before what the URL
+// says. A user's password is read from password-file or from the environment's
+// LOCKCTL_PASSWORD. Errors are those of Open, within ClientOptions.ConnectTimeout.
 func Dial(ctx context.Context, url string, opts *Options) (*recipes.Client, error) {
 	u, err := backendurl.Parse(url, scheme, defaultPort)
 	if err != nil {
@@ -48,9 +46,7 @@ func Dial(ctx context.Context, url string, opts *Options) (*recipes.Client, erro
 	if err != nil {
 		return nil, err
 	}
-	servers := slices.Clone(u.Servers) // each client begins with another, so that they share the work
-	rand.Shuffle(len(servers), func(i, j int) { servers[i], servers[j] = servers[j], servers[i] })
-	return open(ctx, newStore(nil, servers, o), o, strings.Join(u.Servers, ","))
+	return open(ctx, newStore(nil, u.Servers, o), o, strings.Join(u.Servers, ","))
 }
 
 // open proves that the service answers and lets us in, and makes the client.
