@@ -95,11 +95,11 @@ func (a *app) heed(t turn, g grip, o holdOptions) (signals <-chan os.Signal, sto
 			for {
 				select {
 				case r := <-asked:
-					a.sayAsked(t, hold, o, r)
 					if o.releaseWhenAsked {
 						pass(syscall.SIGTERM)
 						asked = nil // once is enough
 					}
+					a.sayAsked(t, hold, o, r) // last: it may block
 				case <-end:
 					return
 				}

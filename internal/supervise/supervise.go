@@ -43,7 +43,9 @@ type Command struct {
 	Grace time.Duration
 
 	// Note is told what this package does to the command, Trace which signals it
-	// forwards. nil discards it.
+	// forwards, after it was done. They are called by one goroutine, and may block:
+	// the command is ended in time nevertheless, and what comes meanwhile may be
+	// dropped. nil discards it.
 	Note, Trace func(what string)
 }
 
@@ -83,14 +85,8 @@ func Run(lease Lease, c Command) (Result, error) {
 	defer runtime.UnlockOSThread()
 	defer adoptOrphans()()
 
-	r := &run{lease: lease, cmd: c, tty: openTerminal()}
-	discard := func(string) {}
-	if r.cmd.Note == nil {
-		r.cmd.Note = discard
-	}
-	if r.cmd.Trace == nil {
-		r.cmd.Trace = discard
-	}
+	r := &run{lease: lease, cmd: c, tty: openTerminal(), teller: newTeller()}
+	defer r.teller.close()
 	r.children = listen(1, syscall.SIGCHLD)
 	r.jobs = listen(8, syscall.SIGTSTP, syscall.SIGWINCH)
 	r.continued = listen(1, syscall.SIGCONT)
@@ -150,13 +146,14 @@ func Name(sig os.Signal) string {
 	return sig.String()
 }
 
-// A run is one command being supervised. One goroutine does everything, so that
-// what it knows of the group is never out of date by more than one event.
+// A run is one command being supervised. One goroutine does everything but telling,
+// so that what it knows of the group is never out of date by more than one event.
 type run struct {
-	lease Lease
-	cmd   Command
-	tty   *terminal
-	pgid  int
+	lease  Lease
+	cmd    Command
+	tty    *terminal
+	teller *teller
+	pgid   int
 
 	children  chan os.Signal // SIGCHLD
 	jobs      chan os.Signal // SIGTSTP, SIGWINCH
@@ -245,25 +242,27 @@ func (r *run) terminate(why error, killAt, now time.Time) {
 	if left(killAt, now) <= 0 {
 		return
 	}
-	r.cmd.Note(fmt.Sprintf("sending SIGTERM to the command: %v", why))
 	r.send(syscall.SIGTERM)
 	r.send(syscall.SIGCONT)
+	r.note(fmt.Sprintf("sending SIGTERM to the command: %v", why))
 }
 
 func (r *run) kill() {
+	r.send(syscall.SIGKILL)
 	if !r.killed {
-		r.cmd.Note("sending SIGKILL to the command")
+		r.note("sending SIGKILL to the command")
 	}
 	r.killed = true
-	r.send(syscall.SIGKILL)
 }
+
+func (r *run) note(what string) { r.teller.say(r.cmd.Note, what) }
 
 // send signals the group. It can fail only because the group is gone, which
 // the loop finds out by itself, or because the command runs as another user,
 // which is for the user to know.
 func (r *run) send(sig syscall.Signal) {
 	if err := syscall.Kill(-r.pgid, sig); errors.Is(err, syscall.EPERM) {
-		r.cmd.Note(fmt.Sprintf("not permitted to send %s to the command", Name(sig)))
+		r.note(fmt.Sprintf("not permitted to send %s to the command", Name(sig)))
 	}
 }
 
@@ -274,8 +273,8 @@ func (r *run) forward(sig os.Signal) {
 	case s == syscall.SIGWINCH:
 		r.send(s)
 	default:
-		r.cmd.Trace(fmt.Sprintf("forwarding %s to the command", Name(s)))
 		r.send(s)
+		r.teller.say(r.cmd.Trace, fmt.Sprintf("forwarding %s to the command", Name(s)))
 	}
 }
 
@@ -295,7 +294,7 @@ func (r *run) reap() {
 		default:
 			r.ended, r.status = true, status
 			if !r.gone() {
-				r.cmd.Note("the command has ended, waiting for the processes that it left running")
+				r.note("the command has ended, waiting for the processes that it left running")
 			}
 		}
 	}

@@ -4,6 +4,7 @@ package supervise_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -98,6 +99,41 @@ func TestKillBeforeTheDeadline(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, syscall.Kill(-pgid, 0), syscall.ESRCH)
 	t.Logf("the group was gone %v before the deadline", left)
+}
+
+// TestNobodyReadsWhatIsTold has the command fill the pipe that telling goes to as well.
+func TestNobodyReadsWhatIsTold(t *testing.T) {
+	t.Chdir(t.TempDir())
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer w.Close()
+	giveUp := time.AfterFunc(20*time.Second, func() { _ = r.Close() }) // the test fails then
+	l := newLease(3 * time.Second)
+	c := shell("trap '' TERM; yes >&2 & while :; do echo x >>beats; sleep 0.02; done", 1500*time.Millisecond)
+	c.Stderr = w
+	told, ended := make(chan struct{}), make(chan struct{})
+	c.Note = func(what string) {
+		fmt.Fprintln(w, what)
+		select {
+		case <-ended:
+		default:
+			close(told)
+		}
+	}
+	result, err := supervise.Run(l, c)
+	require.NoError(t, err)
+	require.ErrorIs(t, result.Lost, supervise.ErrExpiring)
+	select {
+	case <-told:
+		t.Error("telling did not block")
+	default:
+	}
+	close(ended)
+	require.True(t, giveUp.Stop(), "it waits for what it tells")
+	require.NoError(t, r.Close()) // ends the telling
+	beats, err := os.Stat("beats")
+	require.NoError(t, err)
+	require.True(t, beats.ModTime().Before(l.Deadline()), "the command outlived the lease")
 }
 
 func TestLostAtOnce(t *testing.T) {
