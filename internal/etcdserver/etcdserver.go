@@ -134,6 +134,7 @@ func (o Options) config() (*embed.Config, error) {
 	peers := []url.URL{{Scheme: "http", Host: o.Members[o.Name]}}
 	config.ListenClientUrls, config.AdvertiseClientUrls = clients, clients
 	config.ListenPeerUrls, config.AdvertisePeerUrls = peers, peers
+	o.closeToWebPages(config, clients[0])
 	if o.ListenPeer != "" {
 		config.ListenPeerUrls = []url.URL{{Scheme: "http", Host: o.ListenPeer}}
 	}
@@ -170,6 +171,15 @@ func (o Options) config() (*embed.Config, error) {
 	}
 	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger)
 	return config, nil
+}
+
+// closeToWebPages leaves out etcd's API for HTTP, which any page in a browser on this
+// machine could read and write with. What else is served by HTTP, such as metrics, is
+// for programs that ask for it under the server's own address.
+func (o Options) closeToWebPages(config *embed.Config, self url.URL) {
+	config.EnableGRPCGateway = false
+	config.CORS = map[string]struct{}{self.String(): {}} // if it were empty, all could read
+	config.HostWhitelist = map[string]struct{}{self.Hostname(): {}, "localhost": {}, "127.0.0.1": {}}
 }
 
 // Addr is the address for clients, host:port.
