@@ -323,6 +323,26 @@ func TestStreamDropsTheDead(t *testing.T) {
 	eventually(t, "all gone", func() bool { return viewers(c) == 0 })
 }
 
+// TestStreamKeepsTheBusy has something to send in every frame, for longer than the
+// time in which the viewer must answer a ping.
+func TestStreamKeepsTheBusy(t *testing.T) {
+	t.Parallel()
+	s := newScript("etcd")
+	c, err := New([]Backend{{Name: "etcd", Client: client(t, s)}}, nil)
+	require.NoError(t, err)
+	c.pace = pace{frame: 50 * time.Millisecond, beat: 100 * time.Millisecond, pong: 2 * time.Second, write: 10 * time.Second}
+	url := serve(t, c)
+	s.say(t, event(driver.Reset), event(driver.Synced))
+	live(t, c)
+	f := follow(t, url, "view=list")
+	began := time.Now()
+	for turn := 0; time.Since(began) < 2*c.pace.pong; turn++ {
+		s.say(t, put("hot", "a", 9, program(fmt.Sprintf("turn-%d.", turn))))
+		f.until(func() bool { return strings.Contains(f.rows["etcd/lock/hot"], fmt.Sprintf("turn-%d.", turn)) })
+	}
+	require.Equal(t, 1, viewers(c))
+}
+
 func TestStreamEndsWithTheConsole(t *testing.T) {
 	t.Parallel()
 	s := newScript("etcd")

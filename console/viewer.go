@@ -93,8 +93,8 @@ func (c *Console) socket(ec echo.Context) error {
 	return nil
 }
 
-// serve sends until the browser or the console goes. Of its two goroutines one reads,
-// and the other closes the connection when the time has come.
+// serve sends until the browser or the console goes. Of its three goroutines one reads,
+// one pings, and one closes the connection when the time has come.
 func (v *viewer) serve(assets string) {
 	ctx, cancel := context.WithCancel(v.hub.ctx)
 	var wg sync.WaitGroup
@@ -106,6 +106,7 @@ func (v *viewer) serve(assets string) {
 		defer cancel()
 		v.read()
 	})
+	wg.Go(func() { v.ping(ctx) })
 	v.stream(ctx, assets)
 	cancel()
 	wg.Wait()
@@ -128,6 +129,21 @@ func (v *viewer) read() {
 	v.conn.SetPongHandler(alive)
 	_ = alive("") // of an open connection; if it fails, so does what follows
 	_, _, _ = v.conn.NextReader()
+}
+
+// ping asks for signs of life, also while a long message is being sent. A ping that
+// can't be sent is an answer that will be missed.
+func (v *viewer) ping(ctx context.Context) {
+	ticker := time.NewTicker(v.pace.beat)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			_ = v.conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(v.pace.write))
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // stream sends what the page lacks, if only a beat to say that this is nothing, then
@@ -172,10 +188,6 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 func (v *viewer) beat() error {
-	deadline := time.Now().Add(v.pace.write)
-	if err := v.conn.WriteControl(websocket.PingMessage, nil, deadline); err != nil {
-		return err
-	}
 	return v.send(message{Type: "beat", Revision: v.at, Now: v.hub.now().UnixMilli()})
 }
 
