@@ -154,14 +154,29 @@ Exit code: 75 if the queue has no dead letter of one of the IDs; those before it
 		Example: `  lockctl queue ls mails -o json | jq -r 'select(.state == "dead").id' | xargs -r lockctl queue ` + use + ` mails`,
 		Args:    values("queue "+use+" NAME ID...", 2, 1<<20),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withQueue(cmd.Context(), args[0], func(ctx context.Context, _ namedJSON, q *queue) error {
-				for _, id := range args[1:] {
-					if err := settle(q, ctx, id); err != nil {
-						return conflicting(err)
-					}
-				}
-				return nil
-			})
+			return a.settle(cmd.Context(), args[0], args[1:], settle)
 		},
 	}
+}
+
+// settle does something with each of the IDs, and gives each its time.
+func (a *app) settle(ctx context.Context, name string, ids []string, settle func(*queue, context.Context, string) error) error {
+	ctx, cancel := interruptible(ctx)
+	defer cancel()
+	err := a.withClient(ctx, func(_ backend, client *recipes.Client) error {
+		q, err := recipes.NewQueue[json.RawMessage](client, name, nil)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			asking, done := context.WithTimeout(ctx, answerTimeout)
+			err := settle(q, asking, id)
+			done()
+			if err != nil {
+				return conflicting(err)
+			}
+		}
+		return nil
+	})
+	return because(ctx, err)
 }
