@@ -128,12 +128,12 @@ func (c *Console) snapshot(query listQuery) (Snapshot, []ObjectStatus) {
 func objectStatus(c *card, now time.Time) ObjectStatus {
 	o := c.object
 	s := ObjectStatus{
-		Backend: c.backend.Name, Name: o.Name, Stale: c.stale, HeldSince: o.HeldSince.UTC(), Waiting: len(o.Waiters()),
+		Backend: c.backend.Name, Name: o.Name, Stale: c.stale, HeldSince: statejson.Time(o.HeldSince), Waiting: len(o.Waiters()),
 		Queue: []Place{}, Kind: string(o.Kind), Word: statejson.Word(o), Summary: summaryOf(o, now), State: statejson.New(o.State, now),
 	}
 	for i, e := range o.Entries {
 		p := Place{
-			State: "waiting", ID: e.ID, Session: e.Session, Kind: string(e.Kind), Owner: e.Owner, Since: e.Since.UTC(),
+			State: "waiting", ID: e.ID, Session: e.Session, Kind: string(e.Kind), Owner: e.Owner, Since: statejson.Time(e.Since),
 			Token: token(e), Value: e.Value, Part: e.Part, Published: e.Published,
 		}
 		if i < o.Holding {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockctl/lockctl/election"
+	"github.com/lockctl/lockctl/internal/statejson"
 	"github.com/lockctl/lockctl/internal/termtext"
 	"github.com/lockctl/lockctl/recipes"
 )
@@ -140,7 +141,7 @@ func viewJSON(event electionJSON, view election.View) electionJSON {
 	case election.Led:
 		owner := ownerJSON(view.Leader.Owner)
 		event.Event, event.Term, event.Value = "leader", tokenText(view.Leader.Term), view.Leader.Value
-		event.Owner, event.Session, event.Since = &owner, view.Leader.Session, view.Leader.Since.UTC()
+		event.Owner, event.Session, event.Since = &owner, view.Leader.Session, statejson.Time(view.Leader.Since)
 	case election.Vacant:
 		event.Event = "vacant"
 	default:

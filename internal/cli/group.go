@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockctl/lockctl/internal/statejson"
 	"github.com/lockctl/lockctl/internal/termtext"
 	"github.com/lockctl/lockctl/recipes"
 )
@@ -190,7 +191,7 @@ type listedMemberJSON struct {
 
 func newMemberJSON(m recipes.Member) memberJSON {
 	owner := ownerJSON(m.Owner)
-	return memberJSON{ID: m.ID, Session: m.Session, Owner: &owner, Since: m.Since.UTC(), Meta: m.Meta}
+	return memberJSON{ID: m.ID, Session: m.Session, Owner: &owner, Since: statejson.Time(m.Since), Meta: m.Meta}
 }
 
 func (a *app) groupWatchCommand() *cobra.Command {

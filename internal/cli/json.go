@@ -118,7 +118,7 @@ func tokenText(token uint64) string {
 func newObjectJSON(b backend, engine string, o recipes.Object) objectJSON {
 	now := time.Now()
 	out := objectJSON{
-		Backend: b.name(), Engine: engine, Name: o.Name, Word: statejson.Word(o), Since: o.HeldSince.UTC(),
+		Backend: b.name(), Engine: engine, Name: o.Name, Word: statejson.Word(o), Since: statejson.Time(o.HeldSince),
 		Holders: []entryJSON{}, Waiters: []entryJSON{}, Kind: string(o.Kind), Summary: o.Summary(now),
 		State: statejson.New(o.State, now),
 	}
@@ -153,7 +153,7 @@ func newEntryJSON(e recipes.Entry) entryJSON {
 		ID: e.ID, Session: e.Session, Kind: string(e.Kind), Mode: mode,
 		Program: e.Owner.Program, Host: e.Owner.Host, PID: e.Owner.PID,
 		User: e.Owner.User, Label: e.Owner.Label,
-		Since: e.Since.UTC(), Token: tokenText(e.Token), Value: e.Value, Published: e.Published,
+		Since: statejson.Time(e.Since), Token: tokenText(e.Token), Value: e.Value, Published: e.Published,
 		Part: e.Part, Permits: e.Permits,
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/lockctl/lockctl/internal/statejson"
 	"github.com/lockctl/lockctl/internal/termtext"
 	"github.com/lockctl/lockctl/ratelimit"
 	"github.com/lockctl/lockctl/recipes"
@@ -43,7 +44,7 @@ func newLimiterJSON(named namedJSON, s ratelimit.State) limiterJSON {
 		namedJSON: named, Rate: s.Config.Rate.String(), Burst: s.Config.Burst, Slack: s.Config.Slack,
 		Policy: string(s.Config.Policy), Mode: string(s.Config.Mode), Period: s.Config.Period.String(),
 		Level: s.Level, Out: s.Out(), Processes: []limitsProcessJSON{}, Admitted: s.Admitted, Denied: s.Denied,
-		Degraded: s.Degraded(), Version: tokenText(s.Version), At: s.At.UTC(),
+		Degraded: s.Degraded(), Version: tokenText(s.Version), At: statejson.Time(s.At),
 	}
 	for _, p := range s.Processes {
 		out.Processes = append(out.Processes, limitsProcessJSON(p))

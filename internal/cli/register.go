@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockctl/lockctl/internal/statejson"
 	"github.com/lockctl/lockctl/internal/termtext"
 	"github.com/lockctl/lockctl/recipes"
 )
@@ -118,7 +119,7 @@ func (a *app) withRegister(ctx context.Context, name string, do func(context.Con
 			by := ownerJSON(v.By)
 			return a.writeJSON(registerJSON{
 				Backend: b.name(), Engine: client.Engine(), Name: name,
-				Version: tokenText(v.Version), Value: v.Value, By: &by, At: v.At.UTC(),
+				Version: tokenText(v.Version), Value: v.Value, By: &by, At: statejson.Time(v.At),
 			})
 		}
 		return write(v)

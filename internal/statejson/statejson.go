@@ -93,16 +93,25 @@ func New(state recipes.State, now time.Time) State {
 	return State{}
 }
 
+// Time is a time that another process wrote, in UTC. It is the zero time if it has no
+// form in JSON then: "9999-12-31T23:59:59-01:00" is in the year 10000.
+func Time(t time.Time) time.Time {
+	if t = t.UTC(); t.Year() < 0 || t.Year() > 9999 {
+		return time.Time{}
+	}
+	return t
+}
+
 func written(w recipes.Written) State {
 	by := Owner(w.By)
-	return State{Version: strconv.FormatUint(w.Version, 10), By: &by, At: w.At.UTC()}
+	return State{Version: strconv.FormatUint(w.Version, 10), By: &by, At: Time(w.At)}
 }
 
 // NewItem is the form of an item at that time of day.
 func NewItem(item *recipes.ItemInfo, now time.Time) Item {
 	out := Item{
 		ID: item.ID, State: item.State(now), Priority: item.Priority, Attempts: item.Attempts,
-		By: Owner(item.By), At: item.At.UTC(), Due: item.Due.UTC(), Dead: item.Dead,
+		By: Owner(item.By), At: Time(item.At), Due: Time(item.Due), Dead: item.Dead,
 	}
 	if item.Worker != nil {
 		worker := Owner(*item.Worker)
