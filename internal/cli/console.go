@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -71,23 +73,37 @@ func (a *app) console(ctx context.Context, o consoleOptions) (err error) {
 		defer client.Close()
 		open = append(open, consoleBackend{names[i], client})
 	}
-	a.say("console at http://%s%s/", listener.Addr(), strings.TrimSuffix(o.basePath, "/"))
+	a.say("console at http://%s%s/", reachable(listener.Addr()), strings.TrimSuffix(o.basePath, "/"))
 	return serveConsole(ctx, listener, open, o)
 }
 
-// consoleNames names each backend by its engine and first server, with a number
-// where that is not enough.
+// reachable is an address that a browser here can ask, and that the console answers
+// under. That of all interfaces is none.
+func reachable(addr net.Addr) string {
+	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		return net.JoinHostPort("localhost", strconv.Itoa(tcp.Port))
+	}
+	return addr.String()
+}
+
+const longestName = 50 // of a backend, in bytes
+
+// consoleNames names each backend by its engine and first server, or its file, with a
+// number where that is not enough.
 func consoleNames(backends []backend) []string {
 	seen := map[string]int{}
 	var names []string
 	for _, b := range backends {
 		name := b.name()
 		if u, err := url.Parse(name); err == nil {
-			host, _, _ := strings.Cut(u.Host, ",")
-			name = u.Scheme + " " + host
+			at, _, _ := strings.Cut(u.Host, ",")
+			if file := u.Opaque + u.Path; at == "" && file != "" {
+				at = filepath.Base(file)
+			}
+			name = strings.TrimSpace(u.Scheme + " " + at)
 		}
 		name = strings.ReplaceAll(name, "/", "-")
-		name = name[:min(len(name), 50)]
+		name = strings.ToValidUTF8(name[:min(len(name), longestName)], "") // it may end within a character
 		if seen[name]++; seen[name] > 1 {
 			name = fmt.Sprintf("%s (%d)", name, seen[name])
 		}

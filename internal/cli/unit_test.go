@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -93,6 +95,22 @@ func TestBackendNames(t *testing.T) {
 	require.Equal(t, []string{"etcd a:1", "etcd a:1 (2)", "zk b:2"}, consoleNames([]backend{
 		{url: "etcd://a:1,c:3"}, {url: "etcd://a:1/other"}, {url: "zk://b:2/root?ttl=4s"},
 	}))
+	require.Equal(t, []string{"sqlite a.db", "sqlite b.db", "sqlite " + strings.Repeat("ä", 21)}, consoleNames([]backend{
+		{url: "sqlite:/var/a.db"}, {url: "sqlite:b.db?ttl=4s"}, {url: "sqlite:/var/" + strings.Repeat("ä", 30)},
+	}))
+}
+
+func TestReachableAddress(t *testing.T) {
+	t.Parallel()
+	for listen, want := range map[string]string{":0": "localhost", "0.0.0.0:0": "localhost", "127.0.0.1:0": "127.0.0.1"} {
+		listener, err := net.Listen("tcp", listen)
+		require.NoError(t, err)
+		host, port, err := net.SplitHostPort(reachable(listener.Addr()))
+		require.NoError(t, err)
+		require.Equal(t, want, host)
+		require.Equal(t, port, strconv.Itoa(listener.Addr().(*net.TCPAddr).Port))
+		require.NoError(t, listener.Close())
+	}
 }
 
 func TestAge(t *testing.T) {
