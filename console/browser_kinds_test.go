@@ -123,3 +123,22 @@ func TestBrowserPagesOfAllKinds(t *testing.T) {
 		}
 	}
 }
+
+// TestBrowserOverdueTick shows a job whose next run is long overdue, and what it says
+// of one to come.
+func TestBrowserOverdueTick(t *testing.T) {
+	t.Parallel()
+	browser := startBrowser(t)
+	url, s := varied(t)
+	s.say(t, partOf(driver.SpaceLock, "nightly", "n1", 90, recipes.KindJob, "", app("ctl-1")),
+		storedOf(driver.SpaceJob, "nightly", 91, `{"schedule":"CRON_TZ=UTC 0 3 * * *","settled":"2020-03-01T03:00:00Z"}`, app("ctl-1")))
+	page := openTab(browser, t)
+	for path, soon := range map[string]string{"/?q=nightly": "in ", "/object?backend=etcd&kind=job&name=nightly": ""} {
+		page.open(url + path)
+		page.until(isLive)
+		const tick = "document.querySelector('time[data-soon]')"
+		page.until("/^overdue \\d+d/.test(" + tick + ".innerText)")
+		page.eval("String(" + tick + ".dataset.until = Date.now() + 7e6)")
+		page.until("/^" + soon + "1h/.test(" + tick + ".innerText)")
+	}
+}

@@ -114,8 +114,6 @@ func (c *Console) listPage(ec echo.Context) error {
 // objectModel is the page of one object.
 type objectModel struct {
 	pageModel
-	Name    text
-	Kind    kindView
 	Backend backendView
 }
 
@@ -127,9 +125,7 @@ func (c *Console) objectPage(ec echo.Context) error {
 	}
 	u := c.hub.current(v)
 	name := newText(v.object.Name)
-	m := objectModel{
-		pageModel: c.page(ec, name.Shown), Name: name, Kind: newKindView(c.hub.kind(v)), Backend: v.backend,
-	}
+	m := objectModel{pageModel: c.page(ec, name.Shown), Backend: v.backend}
 	m.parts = u.parts
 	m.View = "view=object&backend=" + url.QueryEscape(v.backend.Name) + "&kind=" + url.QueryEscape(string(v.object.Kind)) +
 		"&name=" + url.QueryEscape(v.object.Name)

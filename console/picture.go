@@ -89,13 +89,6 @@ func (h *hub) lookup(v view) *card {
 	return newCard(h, v.key(), h.revision, v.backend, v.object, holds{}, false)
 }
 
-// kind is the present kind of the view's object.
-func (h *hub) kind(v view) recipes.Kind {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.lookup(v).object.Kind
-}
-
 // tally counts what there is now.
 func (h *hub) tally() tally {
 	h.mu.Lock()

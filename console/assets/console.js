@@ -35,14 +35,19 @@
     return `${Math.floor(s / 86400)}d ${two(Math.floor(s / 3600) % 24)}h`;
   }
 
+  // until is how long a moment takes to come. The tick of a job can be overdue.
+  function until(time, ms) {
+    if (time.dataset.soon === undefined) return age(ms);
+    return ms <= -1000 ? `overdue ${age(-ms)}` : time.dataset.soon + age(ms);
+  }
+
   function count(root) {
     const now = Date.now() + offset;
-    const put = (time, ms) => {
-      const text = age(ms);
+    const put = (time, text) => {
       if (time.firstChild.data !== text) time.firstChild.data = text;
     };
-    for (const time of root.querySelectorAll('time[data-ms]')) put(time, now - Number(time.dataset.ms));
-    for (const time of root.querySelectorAll('time[data-until]')) put(time, Number(time.dataset.until) - now);
+    for (const time of root.querySelectorAll('time[data-ms]')) put(time, age(now - Number(time.dataset.ms)));
+    for (const time of root.querySelectorAll('time[data-until]')) put(time, until(time, Number(time.dataset.until) - now));
   }
 
   // settle makes new markup ready to be shown: ages, and moments in local time.
