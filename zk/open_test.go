@@ -207,10 +207,10 @@ func testOpenCloseEntering(t *testing.T, s *zkserver.Server) {
 	root := rootFor(t)
 	link, conn, c, _ := stalled(t, s, root)
 	admin := connect(t, s.Addrs(), 20*time.Second)
-	entered := func(name string, want int) {
+	entered := func(want int) {
 		t.Helper()
-		eventually(t, "a node in "+name, func() bool {
-			children, _, err := admin.Children(root + "/lock/" + name)
+		eventually(t, "the nodes to come or go", func() bool {
+			children, _, err := admin.Children(root + "/lock/client")
 			return err == nil && len(children) == want
 		})
 	}
@@ -223,12 +223,12 @@ func testOpenCloseEntering(t *testing.T, s *zkserver.Server) {
 		_, err := m.Lock(within(t))
 		locked <- err
 	}()
-	entered("client", 1)
+	entered(1)
 	go func() { closed <- c.Close() }()
 	require.ErrorIs(t, <-locked, recipes.ErrClosed)
 	link.Resume()
 	require.NoError(t, <-closed)
-	entered("client", 0)
+	entered(0)
 
 	st := openStore(t, conn, root)
 	sess, err := st.Connect(within(t))
@@ -240,7 +240,7 @@ func testOpenCloseEntering(t *testing.T, s *zkserver.Server) {
 		_, _, err := sess.Enter(entering, q, nil)
 		locked <- err
 	}()
-	entered("client", 1)
+	entered(1)
 	go func() { closed <- sess.Close(within(t)) }()
 	over, cancel := context.WithCancel(within(t))
 	cancel()
@@ -253,7 +253,7 @@ func testOpenCloseEntering(t *testing.T, s *zkserver.Server) {
 	require.ErrorIs(t, <-locked, context.Canceled)
 	link.Resume()
 	require.NoError(t, <-closed)
-	entered("client", 0)
+	entered(0)
 }
 
 // testDisconnectIsLoss cuts the connections of two clients.
