@@ -211,6 +211,33 @@ func testReplaceThroughLoss(t *testing.T, s *zkserver.Server) {
 	require.Equal(t, second.Version, present.Version, "it was written once")
 }
 
+// testWatchLooksAgain cuts the link of a watch, which is connected again at once: what has
+// changed in between may not be told, so the watch looks.
+func testWatchLooksAgain(t *testing.T, s *zkserver.Server) {
+	link, err := faultlink.New(s.Addrs()[0])
+	require.NoError(t, err)
+	t.Cleanup(link.Close)
+	c := dial(t, "zk://"+link.Addr()+rootFor(t), nil)
+	hold := lock(t, c, "held")
+	const cuts = 5
+	var synced, lost int
+	for change, err := range c.Watch(within(t), recipes.Filter{}) {
+		require.NoError(t, err)
+		switch change.Kind {
+		case recipes.WatchLost:
+			lost++
+		case recipes.WatchSynced:
+			synced++
+			link.Cut()
+		}
+		if synced > cuts {
+			break
+		}
+	}
+	require.GreaterOrEqual(t, lost, cuts)
+	require.NoError(t, hold.Unlock(within(t)))
+}
+
 // lastGreeting is the latest that tells of the session.
 func lastGreeting(greeted func() greeting, session int64) greeting {
 	for {

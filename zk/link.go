@@ -214,6 +214,15 @@ func (l *link) connected() bool {
 	return l.conn.zk.State() == gozk.StateHasSession
 }
 
+// conns is how many connections were begun for the session; the user's connection does not
+// tell.
+func (l *link) conns() int {
+	if l.conn.dialer == nil {
+		return 0
+	}
+	return l.conn.dialer.conns()
+}
+
 // errEnded is the cause of the end of a session that we have ended ourselves.
 var errEnded = fmt.Errorf("%w: closed", driver.ErrSessionOver)
 

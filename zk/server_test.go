@@ -39,6 +39,7 @@ func TestServer(t *testing.T) {
 		"OpenStray":          testOpenStray,
 		"OpenCloseEntering":  testOpenCloseEntering,
 		"ReplaceThroughLoss": testReplaceThroughLoss,
+		"WatchLooksAgain":    testWatchLooksAgain,
 		"GoLock":             testGoLock,
 		"Kazoo":              testKazoo,
 		"Curator":            testCurator,

@@ -14,8 +14,10 @@ import (
 
 const (
 	// lookEvery is how often a watch looks, without asking anybody, whether the
-	// connection stands. A break that it misses costs nothing: the watches outlast
-	// it, and the library sets them again.
+	// connection stands, and is the one that it began on. The library sets watches
+	// again on another one, but tells the server that it has seen what came before
+	// the first answer there; so what changed during the break can be missed. A
+	// user's connection does not tell of a break that is over.
 	lookEvery = 250 * time.Millisecond
 	// listEvery bounds how often a busy queue is listed.
 	listEvery = 10 * time.Millisecond
@@ -59,6 +61,7 @@ func (s *store) Watch(ctx context.Context, scope driver.Scope, sink func(driver.
 type watcher struct {
 	store *store
 	link  *link
+	conns int // how many connections there were when it began
 	scope driver.Scope
 	sink  func(driver.Event)
 
@@ -107,6 +110,7 @@ func (w *watcher) run(ctx context.Context) (err error) {
 	if w.link, err = w.store.ready(ctx); err != nil {
 		return err
 	}
+	w.conns = w.link.conns() // before anything is read
 	ctx, cancel := context.WithCancel(ctx)
 	defer w.workers.Wait()
 	defer cancel()
@@ -136,7 +140,7 @@ func (w *watcher) loop(ctx context.Context) error {
 		case err := <-w.failed:
 			return err
 		case <-look.C:
-			if !w.link.connected() {
+			if !w.link.connected() || w.link.conns() != w.conns {
 				return errDisconnected
 			}
 		case <-w.link.ctx.Done():
