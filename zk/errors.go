@@ -84,6 +84,14 @@ func coded(err error) error {
 	return code(n)
 }
 
+// declined says so if the server has refused a write by a code, such as that of a quota.
+func declined(err error) error {
+	if c := code(0); errors.As(err, &c) && !c.passes() {
+		return fmt.Errorf("%w: %w", driver.ErrRefused, err)
+	}
+	return err
+}
+
 // refused reports whether the server answered a request, with an error: it has
 // not done what was asked, and won't.
 func refused(err error) bool {

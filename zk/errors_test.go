@@ -61,6 +61,7 @@ func TestQuota(t *testing.T) {
 	}
 	_, err = sess.store.Swap(within(t), driver.Entry{Queue: driver.Queue{Space: driver.SpaceRegister, Name: "new"}}, []byte("value"))
 	require.ErrorIs(t, err, quotaExceeded)
+	require.ErrorIs(t, err, driver.ErrRefused)
 	require.Equal(t, server, sess.link.conn.zk.Server())
 	require.Equal(t, conns, sess.link.conn.dialer.conns(), "it stays with its server")
 

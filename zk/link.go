@@ -195,7 +195,7 @@ func (l *link) guard(fired <-chan gozk.Event, loss <-chan struct{}) {
 		var err error
 		fired, err = insist(l.ctx, func() (<-chan gozk.Event, error) { return l.sentinel(l.ctx) })
 		if err != nil {
-			if errors.Is(err, driver.ErrDenied) { // not for this request, by ZooKeeper's rules
+			if errors.Is(err, driver.ErrDenied) || refused(err) { // which this request is not, by ZooKeeper's rules
 				err = fmt.Errorf("%w: %w", driver.ErrSessionOver, err)
 			}
 			l.end(err)

@@ -32,7 +32,7 @@ func (s *session) Update(ctx context.Context, own driver.Entry, value []byte) (d
 	case errors.Is(err, gozk.ErrNoNode):
 		return own, driver.ErrGone
 	case err != nil:
-		return own, at("write", path, err)
+		return own, at("write", path, declined(err))
 	}
 	own.Value, own.Version = value, uint64(stat.Mzxid)
 	return own, nil
@@ -82,7 +82,7 @@ func (s *store) swap(ctx context.Context, l *link, dir string, old driver.Entry,
 	case errors.Is(err, gozk.ErrNoNode), errors.Is(err, gozk.ErrNodeExists):
 		return l.present(ctx, old.Queue, dir), driver.ErrConflict
 	case err != nil:
-		return driver.Entry{}, at("write register", dir, err)
+		return driver.Entry{}, at("write register", dir, declined(err))
 	case value == nil:
 		return driver.Entry{Queue: old.Queue}, nil
 	}

@@ -207,7 +207,7 @@ func (s *session) clear(ctx context.Context, paths []string, undecided []*attemp
 	}
 	for _, a := range undecided {
 		_, err := insist(ctx, func() (struct{}, error) { return struct{}{}, resumable(s.store.sweep(ctx, a)) })
-		if err != nil {
+		if err != nil && !errors.Is(err, driver.ErrClosed) { // with the connection the session ends
 			return err
 		}
 	}

@@ -15,9 +15,9 @@ import (
 const (
 	// lookEvery is how often a watch looks, without asking anybody, whether the
 	// connection stands, and is the one that it began on. The library sets watches
-	// again on another one, but tells the server that it has seen what came before
-	// the first answer there; so what changed during the break can be missed. A
-	// user's connection does not tell of a break that is over.
+	// again on another one; but if some answer comes in there first, it says that it
+	// has seen all up to that, and what changed during the break is never told. A
+	// user's connection does not show a break that is over.
 	lookEvery = 250 * time.Millisecond
 	// listEvery bounds how often a busy queue is listed.
 	listEvery = 10 * time.Millisecond
