@@ -102,6 +102,7 @@ func testClockSetDuringWork(t *testing.T, w *suite.World) {
 	f.minutes(0.25)
 	close(proceed)
 	b.holds(1)
+	a.clock.Set(0) // before it is a's turn again
 	s := b.state()
 	require.Equal(t, 15*time.Second, s.Last.Ended.Sub(s.Last.Started))
 	f.minutes(0.5)
