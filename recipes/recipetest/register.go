@@ -181,34 +181,6 @@ func testRegisterLostReply(t *testing.T, w *world) {
 	}
 }
 
-// testRegisterLostReplyRemoved loses the reply to a first write, and has the value removed
-// before the writer looks: it is not written again.
-func testRegisterLostReplyRemoved(t *testing.T, w *world) {
-	ctx := context.Background()
-	link := w.server.Link(t)
-	a, b := register[int](t, w.client(t, Options{Link: link}), "removed"), register[int](t, w.client(t, Options{}), "removed")
-	none, err := a.Snapshot(ctx)
-	require.NoError(t, err)
-	link.StallReplies()
-	written := make(chan error, 1)
-	go func() {
-		_, err := a.Replace(ctx, none, 1)
-		written <- err
-	}()
-	var v recipes.Versioned[int]
-	eventually(t, "the write to be done", func() bool {
-		v, err = b.Get(ctx)
-		return err == nil && v.Version != 0
-	})
-	require.NoError(t, b.Delete(ctx, v.Version))
-	link.Cut()
-	link.Resume()
-	require.ErrorIs(t, <-written, recipes.ErrUnavailable)
-	v, err = b.Get(ctx)
-	require.NoError(t, err)
-	require.Zero(t, v.Version)
-}
-
 // testRegisterWatch watches registers, also one in a space that other objects have parts in.
 func testRegisterWatch(t *testing.T, w *world) {
 	in := func(space string) *recipes.Register[int] {

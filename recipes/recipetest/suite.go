@@ -114,7 +114,6 @@ var shared = []test{
 	{"RegisterReplace", testRegisterReplace},
 	{"RegisterInvalid", testRegisterInvalid},
 	{"RegisterLostReply", testRegisterLostReply},
-	{"RegisterLostReplyRemoved", testRegisterLostReplyRemoved},
 	{"RegisterWatch", testRegisterWatch},
 	{"Break", testBreak},
 	{"BreakChangedHands", testBreakChangedHands},
