@@ -224,8 +224,8 @@ func (b *bucket) fail(err error) {
 		// take the time that a slow store needs.
 		b.degraded.Store(true)
 		b.grace = min(2*b.grace+b.l.opts.Timeout, mostGrace)
-		fallthrough
-	default:
+	}
+	if passing(err) {
 		b.failed.Store(nil)
 	}
 	for _, c := range calls {

@@ -159,9 +159,11 @@ func (r *relay) enter(ctx context.Context) (*Hold, error) {
 func (r *relay) sit(ctx context.Context, st *seat) (*Hold, error) {
 	spare := st.spare // it comes from another, who gave up
 	st.relay, st.spare = r, false
-	r.mu.Lock()
-	r.seated = true
-	r.mu.Unlock()
+	if st.ahead != nil { // or else begin notes the holder at once
+		r.mu.Lock()
+		r.seated = true
+		r.mu.Unlock()
+	}
 	err := st.wait(ctx)
 	if spare && !st.spare {
 		st.session.unexpect(st)

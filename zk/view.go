@@ -37,10 +37,28 @@ func newQueueView(l *link, q driver.Queue, dir string) *queueView {
 // read returns the entries of the queue in order, and a channel that is closed
 // when there are others. That one of them has changed is told by fired. Entries
 // whose watches have not fired are not read again.
+//
+// While entries go away between the listing and the reading it lists again, as link.queue
+// does: a value that is replaced is never not there.
 func (v *queueView) read(ctx context.Context) ([]driver.Entry, <-chan struct{}, error) {
+	for try := 0; ; try++ {
+		entries, changed, whole, err := v.readOnce(ctx)
+		if err != nil || whole || try >= 3 && len(entries) > 0 {
+			return entries, changed, err
+		}
+		select {
+		case <-changed: // it will be, by what has gone
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	}
+}
+
+// readOnce lists and reads. It reports whether all that was listed is there.
+func (v *queueView) readOnce(ctx context.Context) (entries []driver.Entry, changed <-chan struct{}, whole bool, err error) {
 	names, changed, err := v.link.watches.children(ctx, v.dir)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, false, err
 	}
 	line := contenders(names)
 	present := make(map[string]bool, len(line))
@@ -57,14 +75,14 @@ func (v *queueView) read(ctx context.Context) ([]driver.Entry, <-chan struct{}, 
 		}
 	}
 	if err := v.look(ctx, unread); err != nil {
-		return nil, nil, err
+		return nil, nil, false, err
 	}
-	entries := make([]driver.Entry, 0, len(v.seen))
+	entries = make([]driver.Entry, 0, len(v.seen))
 	for _, s := range v.seen {
 		entries = append(entries, s.entry)
 	}
 	slices.SortFunc(entries, func(a, b driver.Entry) int { return cmp.Compare(a.Revision, b.Revision) })
-	return entries, changed, nil
+	return entries, changed, len(entries) == len(line), nil
 }
 
 // look reads entries, of which some may have gone.

@@ -181,6 +181,42 @@ func testRegisterLostReply(t *testing.T, w *world) {
 	}
 }
 
+// testRegisterWatchWhileReplaced watches a register that is written all the time: it always
+// has a value.
+func testRegisterWatchWhileReplaced(t *testing.T, w *world) {
+	const writes = 200
+	ctx := context.Background()
+	a := register[int](t, w.client(t, Options{}), "replaced")
+	write := func(i int) {
+		_, err := a.Update(ctx, func(int) (int, error) { return i, nil })
+		require.NoError(t, err)
+	}
+	write(0)
+	begun, done := make(chan struct{}), make(chan struct{})
+	b := register[int](t, w.client(t, Options{}), "replaced")
+	go func() {
+		defer close(done)
+		last := -1
+		for v, err := range b.Watch(ctx) {
+			if err != nil || v.Version == 0 || v.Value < last {
+				t.Errorf("after %d: version %d, value %d: %v", last, v.Version, v.Value, err)
+				return
+			}
+			if last < 0 {
+				close(begun)
+			}
+			if last = v.Value; last == writes {
+				return
+			}
+		}
+	}()
+	await(t, begun, "the watch to begin")
+	for i := range writes {
+		write(i + 1)
+	}
+	await(t, done, "the last value to show")
+}
+
 // testRegisterWatch watches registers, also one in a space that other objects have parts in.
 func testRegisterWatch(t *testing.T, w *world) {
 	in := func(space string) *recipes.Register[int] {

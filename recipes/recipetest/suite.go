@@ -114,6 +114,7 @@ var shared = []test{
 	{"RegisterReplace", testRegisterReplace},
 	{"RegisterInvalid", testRegisterInvalid},
 	{"RegisterLostReply", testRegisterLostReply},
+	{"RegisterWatchWhileReplaced", testRegisterWatchWhileReplaced},
 	{"RegisterWatch", testRegisterWatch},
 	{"Break", testBreak},
 	{"BreakChangedHands", testBreakChangedHands},

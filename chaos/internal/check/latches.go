@@ -59,12 +59,8 @@ func (c *checker) effects(kind, name, what string) effects {
 }
 
 // confirmed are what was done to an object and confirmed, in the order of the confirmations.
-// What found that there was nothing to do may have seen the past. Who waits does so by a
-// watch, which tells of the past on a member of ZooKeeper that is behind, at any time.
+// What found that there was nothing to do may have seen the past.
 func (c *checker) confirmed(kind, name, what string) []*op {
-	if c.opts.StaleReads && (kind == history.Awaiter || kind == history.Passer) {
-		return nil
-	}
 	return slices.DeleteFunc(c.grantedOf(name, kind), func(o *op) bool { return o.id != what || c.stale(o) })
 }
 
